@@ -1,0 +1,331 @@
+// The Python module gpuyard._core: conversions only, no logic.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <bit>
+#include <memory>
+#include <optional>
+
+#include "job_table.hpp"
+#include "native_run.hpp"
+#include "rng.hpp"
+#include "schedule.hpp"
+#include "simulator.hpp"
+#include "snapshot.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gpuyard {
+namespace {
+
+template <class T>
+using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+
+template <class T>
+std::span<const T> view(const In<T>& array) {
+    return {array.data(), array.size()};
+}
+
+template <class T>
+std::span<const T> view(const std::optional<In<T>>& array) {
+    return array ? view(*array) : std::span<const T>();
+}
+
+template <class T>
+Out<T> to_numpy(std::vector<T> values) {
+    auto* owned = new std::vector<T>(std::move(values));
+    nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return Out<T>(owned->data(), {owned->size()}, owner);
+}
+
+template <class Row, class Field>
+auto column(const std::vector<Row>& rows, Field field) {
+    using T = std::decay_t<decltype(field(rows[0]))>;
+    std::vector<T> values;
+    values.reserve(rows.size());
+    for (const Row& row : rows) values.push_back(field(row));
+    return to_numpy(std::move(values));
+}
+
+double seconds_or_nan(Time us) { return us == kEndless ? std::numeric_limits<double>::quiet_NaN() : seconds(us); }
+
+// A policy, and the Python function it may call. The function outlives every call that uses the policy.
+struct BoundPolicy {
+    Policy policy;
+    nb::object scores;
+};
+
+nb::dict to_dict(const QueueColumns& columns) {
+    nb::dict dict;
+    dict["now_s"] = seconds(columns.now_us);
+    dict["submit_s"] = to_numpy(columns.submit_s);
+    dict["wait_s"] = to_numpy(columns.wait_s);
+    dict["estimate_s"] = to_numpy(columns.estimate_s);
+    dict["gpus"] = to_numpy(columns.gpus);
+    dict["priority"] = to_numpy(columns.priority);
+    dict["deadline_s"] = to_numpy(columns.deadline_s);
+    dict["user_usage"] = to_numpy(columns.user_usage);
+    dict["user"] = to_numpy(columns.user);
+    dict["job"] = to_numpy(columns.job);
+    return dict;
+}
+
+void call_scores(nb::handle function, const QueueColumns& columns, std::span<double> scores) {
+    nb::gil_scoped_acquire acquire;
+    const nb::object answer = function(to_dict(columns));
+    const auto array = nb::cast<In<double>>(answer);
+    if (array.size() != scores.size())
+        throw std::invalid_argument("an order returned " + std::to_string(array.size()) + " scores for " +
+                                    std::to_string(scores.size()) + " queued jobs");
+    std::copy_n(array.data(), array.size(), scores.begin());
+    for (std::size_t i = 0; i < scores.size(); ++i)
+        if (std::isnan(scores[i]))
+            throw std::invalid_argument("an order returned NaN as the score of job " + std::to_string(columns.job[i]));
+}
+
+std::shared_ptr<BoundPolicy> make_policy(const std::string& order, const std::string& backfill, const std::string& placement,
+                                         double express_t0_s, double express_k, nb::object scores) {
+    auto bound = std::make_shared<BoundPolicy>();
+    bound->policy.backfill = backfill_from_name(backfill);
+    bound->policy.placement = placement_from_name(placement);
+    bound->policy.express = {express_t0_s, express_k};
+    bound->scores = scores;
+    if (scores.is_none()) {
+        bound->policy.order = order_from_name(order);
+    } else {
+        bound->policy.order = Order::scored;
+        bound->policy.scores = [function = nb::handle(scores)](const QueueColumns& columns, std::span<double> out) {
+            call_scores(function, columns, out);
+        };
+    }
+    return bound;
+}
+
+nb::dict to_dict(ScheduleArrays arrays) {
+    nb::dict dict;
+    dict["start_us"] = to_numpy(std::move(arrays.start_us));
+    dict["end_us"] = to_numpy(std::move(arrays.end_us));
+    dict["status"] = to_numpy(std::move(arrays.status));
+    dict["backfilled"] = to_numpy(std::move(arrays.backfilled));
+    dict["gpu_index"] = to_numpy(std::move(arrays.gpu_index));
+    dict["node_offset"] = to_numpy(std::move(arrays.node_offset));
+    dict["node"] = to_numpy(std::move(arrays.node));
+    dict["node_gpus"] = to_numpy(std::move(arrays.node_gpus));
+    return dict;
+}
+
+nb::dict simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const BoundPolicy& policy,
+                  const Settings& settings, nb::object progress) {
+    ScheduleArrays arrays;
+    {
+        nb::gil_scoped_release release;
+        Simulator simulator(std::move(cluster), std::move(jobs), settings, tracking_for(policy.policy));
+        run_policy(simulator, policy.policy, [&](std::int64_t finished) {
+            nb::gil_scoped_acquire acquire;
+            if (PyErr_CheckSignals() != 0) throw nb::python_error();
+            if (!progress.is_none()) progress(finished);
+        });
+        arrays = schedule_of(simulator);
+    }
+    return to_dict(std::move(arrays));
+}
+
+Out<std::int64_t> never_placeable(std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, const std::string& placement) {
+    const ClusterState empty(cluster);
+    Placer placer(placement_from_name(placement), 0);
+    std::vector<std::uint8_t> impossible;
+    for (const Demand& demand : jobs.demands) impossible.push_back(placer.placeable(empty, demand) ? 0 : 1);
+    std::vector<std::int64_t> ids;
+    for (std::size_t i = 0; i < jobs.demand.size(); ++i)
+        if (impossible[static_cast<std::size_t>(jobs.demand[i])]) ids.push_back(static_cast<std::int64_t>(i));
+    return to_numpy(std::move(ids));
+}
+
+template <class Draw>
+Out<double> draws(std::int64_t count, Draw draw_one) {
+    if (count < 0) throw std::invalid_argument("count is negative");
+    std::vector<double> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = draw_one(static_cast<std::uint64_t>(i));
+    return to_numpy(std::move(values));
+}
+
+std::vector<std::string> names_of(const auto& table) {
+    std::vector<std::string> names;
+    for (const auto& entry : table) names.emplace_back(entry.name);
+    return names;
+}
+
+using Parts = std::vector<std::pair<std::int32_t, std::int32_t>>;
+
+Parts node_pairs(std::span<const Part> parts) {
+    Parts pairs;
+    for (const Part& part : parts) pairs.emplace_back(part.node, part.gpus);
+    return pairs;
+}
+
+void bind_random(nb::module_& m) {
+    m.def("draw", &draw, "seed"_a, "stream"_a, "a"_a, "b"_a);
+    m.def("uniforms", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
+        return draws(count, [=](std::uint64_t i) { return uniform(seed, stream, i, 0); });
+    }, "seed"_a, "stream"_a, "count"_a);
+    m.def("normals", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
+        return draws(count, [=](std::uint64_t i) { return normal(seed, stream, i, 0); });
+    }, "seed"_a, "stream"_a, "count"_a);
+    m.def("exponentials", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
+        return draws(count, [=](std::uint64_t i) { return -std::log(1.0 - uniform(seed, stream, i, 0)); });
+    }, "seed"_a, "stream"_a, "count"_a);
+    m.def("lognormals", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count, double mu, double sigma) {
+        return draws(count, [=](std::uint64_t i) { return std::exp(mu + sigma * normal(seed, stream, i, 0)); });
+    }, "seed"_a, "stream"_a, "count"_a, "mu"_a, "sigma"_a);
+    m.def("noisy_estimates", [](const In<Time>& duration_us, const In<std::int64_t>& row, std::uint64_t seed, double sigma) {
+        return to_numpy(noisy_estimates(view(duration_us), view(row), seed, sigma));
+    }, "duration_us"_a, "row"_a, "seed"_a, "sigma"_a);
+}
+
+void bind_inputs(nb::module_& m) {
+    nb::class_<ClusterSpec>(m, "ClusterSpec")
+        .def("__init__", [](ClusterSpec* self, const In<std::int32_t>& type, const In<std::int32_t>& gpus, const In<std::int64_t>& cpus,
+                            const In<std::int64_t>& memory_mib, const In<std::int32_t>& owner, const In<double>& type_speed,
+                            bool track_gpus) {
+            new (self) ClusterSpec({view(type), view(gpus), view(cpus), view(memory_mib), view(owner)}, view(type_speed), track_gpus);
+        }, "type"_a, "gpus"_a, "cpus"_a, "memory_mib"_a, "owner"_a, "type_speed"_a, "track_gpus"_a)
+        .def_prop_ro("pool", [](const ClusterSpec& s) { return to_numpy(s.pool); })
+        .def_prop_ro("queues", [](const ClusterSpec& s) { return s.queues; });
+
+    nb::class_<JobTable>(m, "JobTable")
+        .def("__init__", [](JobTable* self, const ClusterSpec& cluster, const In<Time>& submit_us, const In<Time>& duration_us,
+                            const In<Time>& estimate_us, const In<std::int32_t>& gpus, const std::optional<In<std::int32_t>>& gpu_milli,
+                            const std::optional<In<std::int64_t>>& cpus, const std::optional<In<std::int64_t>>& memory_mib,
+                            const std::optional<In<std::int32_t>>& queue, const std::optional<In<std::int32_t>>& type_set,
+                            const std::optional<In<double>>& priority, const std::optional<In<Time>>& deadline_us,
+                            const std::optional<In<std::int32_t>>& user, const std::optional<In<std::int64_t>>& row,
+                            std::vector<std::vector<std::int32_t>> type_sets, std::int32_t users, double origin_s) {
+            new (self) JobTable(make_jobs(cluster, {view(submit_us), view(duration_us), view(estimate_us), view(gpus), view(gpu_milli),
+                                                    view(cpus), view(memory_mib), view(queue), view(type_set), view(priority),
+                                                    view(deadline_us), view(user), view(row), std::move(type_sets), users, origin_s}));
+        }, "cluster"_a, "submit_us"_a, "duration_us"_a, "estimate_us"_a, "gpus"_a, "gpu_milli"_a = nb::none(), "cpus"_a = nb::none(),
+           "memory_mib"_a = nb::none(), "queue"_a = nb::none(), "type_set"_a = nb::none(), "priority"_a = nb::none(),
+           "deadline_us"_a = nb::none(), "user"_a = nb::none(), "row"_a = nb::none(),
+           "type_sets"_a = std::vector<std::vector<std::int32_t>>(), "users"_a = 1, "origin_s"_a = 0.0)
+        .def("__len__", &JobTable::size);
+
+    nb::class_<Settings>(m, "Settings")
+        .def("__init__", [](Settings* self, std::uint64_t seed, bool kill_at_estimate, double locality_penalty, double usage_half_life_s) {
+            new (self) Settings{seed, kill_at_estimate, locality_penalty, usage_half_life_s};
+        }, "seed"_a, "kill_at_estimate"_a, "locality_penalty"_a, "usage_half_life_s"_a);
+
+    nb::class_<BoundPolicy>(m, "Policy")
+        .def(nb::new_(&make_policy), "order"_a, "backfill"_a, "placement"_a, "express_t0_s"_a = 1.0, "express_k"_a = 0.0,
+             "scores"_a = nb::none());
+}
+
+void bind_snapshot(nb::module_& m) {
+    nb::class_<Snapshot>(m, "Snapshot")
+        .def_prop_ro("now_s", [](const Snapshot& s) { return seconds(s.now_us); })
+        .def_prop_ro("queue", [](const Snapshot& s) {
+            const std::vector<Demand>& demands = *s.demands;
+            const auto demand = [&](const QueuedJob& j) -> const Demand& { return demands[static_cast<std::size_t>(j.demand)]; };
+            nb::dict d;
+            d["job"] = column(s.queue, [](const QueuedJob& j) { return j.job; });
+            d["submit_s"] = column(s.queue, [](const QueuedJob& j) { return seconds(j.submit_us); });
+            d["wait_s"] = column(s.queue, [&](const QueuedJob& j) { return seconds(s.now_us - j.submit_us); });
+            d["estimate_s"] = column(s.queue, [](const QueuedJob& j) { return seconds_or_nan(j.estimate_us); });
+            d["gpus"] = column(s.queue, [&](const QueuedJob& j) { return demand(j).gpus; });
+            d["gpu_milli"] = column(s.queue, [&](const QueuedJob& j) { return demand(j).gpu_milli; });
+            d["cpus"] = column(s.queue, [&](const QueuedJob& j) { return demand(j).cpus; });
+            d["memory_mib"] = column(s.queue, [&](const QueuedJob& j) { return demand(j).memory_mib; });
+            d["priority"] = column(s.queue, [](const QueuedJob& j) { return j.priority; });
+            d["deadline_s"] = column(s.queue, [](const QueuedJob& j) { return seconds_or_nan(j.deadline_us); });
+            d["user"] = column(s.queue, [](const QueuedJob& j) { return j.user; });
+            d["user_usage"] = column(s.queue, [&](const QueuedJob& j) { return s.user_usage[static_cast<std::size_t>(j.user)]; });
+            return d;
+        })
+        .def_prop_ro("running", [](const Snapshot& s) {
+            nb::dict d;
+            d["job"] = column(s.running, [](const RunningJob& j) { return j.job; });
+            d["expected_end_s"] = column(s.running, [](const RunningJob& j) { return seconds_or_nan(j.expected_end_us); });
+            return d;
+        })
+        .def("nodes_of", [](const Snapshot& s, JobId job) {
+            for (const RunningJob& j : s.running)
+                if (j.job == job) return node_pairs(std::span(s.parts).subspan(j.first_part, j.part_count));
+            throw std::invalid_argument("job " + std::to_string(job) + " is not running");
+        }, "job"_a)
+        .def_prop_ro("nodes", [](const Snapshot& s) {
+            std::vector<std::int32_t> gpus, empty;
+            std::vector<std::int64_t> free_milli, free_cpus, free_memory;
+            for (std::size_t i = 0; i < s.state.spec().node_count(); ++i) {
+                const auto node = static_cast<std::int32_t>(i);
+                gpus.push_back(s.state.spec().size[i]);
+                empty.push_back(s.state.empty(node));
+                free_milli.push_back(s.state.free_milli(node));
+                free_cpus.push_back(s.state.free_cpus(node));
+                free_memory.push_back(s.state.free_memory(node));
+            }
+            nb::dict d;
+            d["gpus"] = to_numpy(std::move(gpus));
+            d["empty_gpus"] = to_numpy(std::move(empty));
+            d["free_milli"] = to_numpy(std::move(free_milli));
+            d["free_cpus"] = to_numpy(std::move(free_cpus));
+            d["free_memory_mib"] = to_numpy(std::move(free_memory));
+            return d;
+        });
+
+    nb::class_<Decision>(m, "Decision")
+        .def(nb::init<>())
+        .def("start", [](Decision& d, JobId job, const Parts& nodes) {
+            Start start{job, {}, false};
+            for (const auto& [node, gpus] : nodes) start.parts.push_back({node, gpus, 0});
+            d.starts.push_back(std::move(start));
+        }, "job"_a, "nodes"_a)
+        .def("__len__", [](const Decision& d) { return d.starts.size(); })
+        .def_prop_ro("starts", [](const Decision& d) {
+            std::vector<std::pair<JobId, Parts>> starts;
+            for (const Start& s : d.starts) starts.emplace_back(s.job, node_pairs(s.parts));
+            return starts;
+        });
+
+    m.def("decide", [](const Snapshot& snapshot, const BoundPolicy& policy) { return decide(snapshot, policy.policy); },
+          "snapshot"_a, "policy"_a);
+}
+
+void bind_simulation(nb::module_& m) {
+    nb::class_<SteppedSimulator>(m, "Simulator")
+        .def("__init__", [](SteppedSimulator* self, std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
+                            const Settings& settings) { new (self) SteppedSimulator(std::move(cluster), std::move(jobs), settings); },
+             "cluster"_a, "jobs"_a, "settings"_a)
+        .def("advance", &SteppedSimulator::advance)
+        .def_prop_ro("now_s", [](const SteppedSimulator& s) { return seconds(s.simulator().now()); })
+        .def_prop_ro("finished", [](const SteppedSimulator& s) { return s.simulator().finished(); })
+        .def_prop_ro("waiting", [](const SteppedSimulator& s) { return to_numpy(s.waiting()); })
+        .def("snapshot", &SteppedSimulator::snapshot)
+        .def("apply", &SteppedSimulator::apply, "decision"_a)
+        .def("schedule", [](const SteppedSimulator& s) { return to_dict(schedule_of(s.simulator())); });
+
+    m.def("simulate", &simulate, "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "progress"_a = nb::none());
+    m.def("never_placeable", &never_placeable, "cluster"_a, "jobs"_a, "placement"_a);
+    m.def("order_names", [] { return names_of(kOrders); });
+    m.def("backfill_names", [] { return names_of(kBackfills); });
+    m.def("placement_names", [] { return names_of(kPlacements); });
+}
+
+}  // namespace
+}  // namespace gpuyard
+
+NB_MODULE(_core, m) {
+    m.doc() = "The native core of gpuyard. Use it through the gpuyard package.";
+    m.attr("ENDLESS") = gpuyard::kEndless;
+    m.attr("UNLIMITED") = gpuyard::kUnlimited;
+    gpuyard::bind_random(m);
+    gpuyard::bind_inputs(m);
+    gpuyard::bind_snapshot(m);
+    gpuyard::bind_simulation(m);
+}

@@ -1,0 +1,18 @@
+// Runs a native policy over a whole workload, as fast as the policy allows.
+#pragma once
+
+#include <functional>
+
+#include "policy.hpp"
+#include "simulator.hpp"
+
+namespace gpuyard {
+
+// Called now and then with the number of finished jobs; what it throws ends the run.
+using Progress = std::function<void(std::int64_t finished)>;
+
+Tracking tracking_for(const Policy& policy);
+
+void run_policy(Simulator& simulator, const Policy& policy, const Progress& progress);
+
+}  // namespace gpuyard

@@ -1,0 +1,254 @@
+#include "placement.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <tuple>
+
+#include "rng.hpp"
+
+namespace gpuyard {
+
+namespace {
+
+constexpr std::int32_t kNone = -1;
+
+std::size_t as_index(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+bool has_cpus_and_memory(const ClusterState& state, const Demand& demand, std::int32_t node, std::int32_t gpus) {
+    return !demand.limited || (state.free_cpus(node) >= demand.cpus_for(gpus) && state.free_memory(node) >= demand.memory_for(gpus));
+}
+
+// The most GPUs of a gang that a node can hold, at most `wanted`.
+std::int32_t most_gpus(const ClusterState& state, const Demand& demand, std::int32_t node, std::int32_t wanted) {
+    std::int64_t most = std::min(wanted, state.empty(node));
+    // ceil(cpus * k / G) <= free  <=>  cpus * k <= free * G
+    if (demand.cpus > 0) most = std::min(most, state.free_cpus(node) * demand.gpus / demand.cpus);
+    if (demand.memory_mib > 0) most = std::min(most, state.free_memory(node) * demand.gpus / demand.memory_mib);
+    return static_cast<std::int32_t>(most);
+}
+
+// Whether a node can hold a job that sits on one node only.
+bool holds_single(const ClusterState& state, const Demand& demand, std::int32_t node) {
+    if (!has_cpus_and_memory(state, demand, node, 1)) return false;
+    return demand.kind == DemandKind::cpu_only || state.fullest_gpu(node, demand.gpu_milli) >= 0;
+}
+
+Part single_part(const ClusterState& state, const Demand& demand, std::int32_t node) {
+    if (demand.kind == DemandKind::cpu_only) return {node, 0, 0};
+    return {node, 1, std::uint64_t{1} << state.fullest_gpu(node, demand.gpu_milli)};
+}
+
+// The lowest node of a bucket that can hold `gpus` of the gang and is not among the sorted `taken`; `kNone` if there is none.
+std::int32_t first_in_bucket(const ClusterState& state, const Demand& demand, const Pool& pool, std::int32_t empty,
+                             std::int32_t gpus, const std::vector<Part>& taken) {
+    if (state.bucket_count(pool, empty) == 0) return kNone;
+    const std::uint64_t* bucket = state.bucket(pool, empty);
+    auto skip = taken.begin();
+    for (std::size_t at = pool.shape.first(bucket); at != BitTreeShape::npos; at = pool.shape.next(bucket, at + 1)) {
+        const std::int32_t node = pool.nodes[at];
+        while (skip != taken.end() && skip->node < node) ++skip;
+        if (skip != taken.end() && skip->node == node) continue;
+        if (has_cpus_and_memory(state, demand, node, gpus)) return node;
+    }
+    return kNone;
+}
+
+void settle_free_split(const ClusterState& state, const Demand& demand, Allocation& out) {
+    const ClusterSpec& spec = state.spec();
+    std::sort(out.parts.begin(), out.parts.end(), [](const Part& a, const Part& b) { return a.node < b.node; });
+    out.pool = kNone;
+    out.speed = 1.0;
+    out.fewest_nodes = 1;
+    if (demand.gpus == 0) return;
+    std::int32_t largest = 0;
+    for (std::size_t i = 0; i < out.parts.size(); ++i) {
+        const Pool& pool = spec.pools[as_index(spec.pool[as_index(out.parts[i].node)])];
+        out.speed = i == 0 ? pool.speed : std::min(out.speed, pool.speed);
+        largest = std::max(largest, pool.size);
+    }
+    out.fewest_nodes = (demand.gpus + largest - 1) / largest;
+}
+
+}  // namespace
+
+Time Allocation::run_time(Time duration_us, double locality_penalty) const {
+    if (duration_us == kEndless) return kEndless;
+    const auto nodes_used = static_cast<std::int32_t>(parts.size());
+    const double excess = static_cast<double>(nodes_used - fewest_nodes) / static_cast<double>(fewest_nodes);
+    const double run = std::nearbyint((static_cast<double>(duration_us) / speed) * (1.0 + locality_penalty * excess));
+    if (!(run <= 0x1p62)) throw std::overflow_error("a run time exceeds the simulator's clock (2^62 microseconds)");
+    return std::max(Time{1}, static_cast<Time>(run));
+}
+
+bool Placer::place(const ClusterState& state, const Demand& demand, std::int64_t row, Allocation& out) {
+    if (splits_freely(rule_)) return place_freely(state, demand, row, out);
+    if (rule_ == Placement::first_available) return place_first_available(state, demand, out);
+    return place_in_pools(state, demand, out);
+}
+
+bool Placer::placeable(const ClusterState& state, const Demand& demand) {
+    if (demand.kind != DemandKind::whole || demand.limited) return place(state, demand, 0, probe_);
+    if (splits_freely(rule_)) {
+        std::int64_t free = 0;
+        for (const PoolOption& option : demand.pools) free += state.pool_empty(option.pool);
+        return free >= demand.gpus;
+    }
+    for (const PoolOption& option : demand.pools) {
+        const Pool& pool = state.spec().pools[as_index(option.pool)];
+        const std::int32_t whole = state.bucket_count(pool, pool.size);
+        if (whole < option.full_nodes) continue;
+        if (option.remainder == 0 || whole > option.full_nodes) return true;
+        for (std::int32_t empty = option.remainder; empty < pool.size; ++empty)
+            if (state.bucket_count(pool, empty) > 0) return true;
+    }
+    return false;
+}
+
+bool Placer::place_in_pools(const ClusterState& state, const Demand& demand, Allocation& out) {
+    for (const PoolOption& option : demand.pools)
+        if (place_in_pool(state, demand, option, out)) return true;
+    return false;
+}
+
+bool Placer::place_first_available(const ClusterState& state, const Demand& demand, Allocation& out) {
+    bool found = false;
+    for (const PoolOption& option : demand.pools) {
+        if (!place_in_pool(state, demand, option, other_)) continue;
+        if (!found || other_.parts.front().node < out.parts.front().node) std::swap(out, other_);
+        found = true;
+    }
+    return found;
+}
+
+bool Placer::place_in_pool(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out) {
+    out.parts.clear();
+    out.pool = option.pool;
+    out.fewest_nodes = option.fewest_nodes;
+    out.speed = demand.gpus > 0 ? state.spec().pools[as_index(option.pool)].speed : 1.0;
+    if (demand.kind == DemandKind::whole) return place_gang(state, demand, option, out);
+    return place_single(state, demand, option, out);
+}
+
+bool Placer::place_gang(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out) {
+    const Pool& pool = state.spec().pools[as_index(option.pool)];
+    if (state.bucket_count(pool, pool.size) < option.full_nodes || state.pool_empty(option.pool) < demand.gpus) return false;
+    const std::uint64_t* whole = state.bucket(pool, pool.size);
+    std::int32_t missing = option.full_nodes;
+    for (std::size_t at = missing > 0 ? pool.shape.first(whole) : BitTreeShape::npos; at != BitTreeShape::npos && missing > 0;
+         at = pool.shape.next(whole, at + 1)) {
+        const std::int32_t node = pool.nodes[at];
+        if (!has_cpus_and_memory(state, demand, node, pool.size)) continue;
+        out.parts.push_back({node, pool.size, state.lowest_empty(node, pool.size)});
+        --missing;
+    }
+    if (missing > 0) return false;
+    if (option.remainder == 0) return true;
+    const std::int32_t node = remainder_node(state, demand, option, out.parts);
+    if (node == kNone) return false;
+    const Part part{node, option.remainder, state.lowest_empty(node, option.remainder)};
+    const auto behind = std::find_if(out.parts.begin(), out.parts.end(), [&](const Part& p) { return p.node > node; });
+    out.parts.insert(behind, part);
+    return true;
+}
+
+std::int32_t Placer::remainder_node(const ClusterState& state, const Demand& demand, const PoolOption& option,
+                                    const std::vector<Part>& taken) const {
+    const Pool& pool = state.spec().pools[as_index(option.pool)];
+    const auto first = [&](std::int32_t empty) {
+        return first_in_bucket(state, demand, pool, empty, option.remainder, taken);
+    };
+    if (rule_ == Placement::worst_fit) {
+        for (std::int32_t empty = pool.size; empty >= option.remainder; --empty)
+            if (const std::int32_t node = first(empty); node != kNone) return node;
+        return kNone;
+    }
+    const bool lowest_id = rule_ == Placement::first_fit || rule_ == Placement::first_available;
+    std::int32_t best = kNone;
+    for (std::int32_t empty = option.remainder; empty <= pool.size; ++empty) {
+        const std::int32_t node = first(empty);
+        if (node == kNone) continue;
+        if (!lowest_id) return node;
+        if (best == kNone || node < best) best = node;
+    }
+    return best;
+}
+
+// Shared and CPU-only jobs sit on one node.
+bool Placer::place_single(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out) {
+    using Key = std::tuple<std::int64_t, std::int64_t>;
+    const bool shared = demand.kind == DemandKind::shared;
+    const auto key = [&](std::int32_t node) -> Key {
+        const std::int64_t free = shared ? state.free_milli(node) : state.free_cpus(node);
+        if (rule_ == Placement::worst_fit) return {-free, 0};
+        if (rule_ == Placement::first_fit || rule_ == Placement::first_available) return {0, 0};
+        return shared ? Key{state.gpu_free(node, state.fullest_gpu(node, demand.gpu_milli)), free} : Key{free, 0};
+    };
+    std::int32_t best = kNone;
+    Key best_key;
+    for (const std::int32_t node : state.spec().pools[as_index(option.pool)].nodes) {
+        if (!holds_single(state, demand, node)) continue;
+        const Key candidate = key(node);
+        if (best != kNone && candidate >= best_key) continue;
+        best = node;
+        best_key = candidate;
+    }
+    if (best == kNone) return false;
+    out.parts.push_back(single_part(state, demand, best));
+    return true;
+}
+
+// The allowed nodes that are not full, in the rule's order.
+void Placer::order_nodes(const ClusterState& state, const Demand& demand, std::int64_t row) {
+    const ClusterSpec& spec = state.spec();
+    nodes_.clear();
+    for (std::size_t i = 0; i < spec.node_count(); ++i) {
+        const auto node = static_cast<std::int32_t>(i);
+        if (!demand.allows[as_index(spec.pool[i])] || (demand.kind == DemandKind::whole && state.empty(node) == 0)) continue;
+        std::uint64_t key = 0;
+        if (rule_ == Placement::random) {
+            key = draw(seed_, kStreamPlacement, static_cast<std::uint64_t>(row), i);
+        } else if (rule_ == Placement::spread) {
+            const std::int64_t free = demand.kind == DemandKind::whole    ? state.empty(node)
+                                      : demand.kind == DemandKind::shared ? state.free_milli(node)
+                                                                          : state.free_cpus(node);
+            key = ~static_cast<std::uint64_t>(free);
+        }
+        nodes_.push_back({key, node});
+    }
+    if (rule_ == Placement::anywhere) return;
+    std::sort(nodes_.begin(), nodes_.end(),
+              [](const Ranked& a, const Ranked& b) { return std::tie(a.key, a.node) < std::tie(b.key, b.node); });
+}
+
+bool Placer::split_gang(const ClusterState& state, const Demand& demand, Allocation& out) {
+    std::int32_t missing = demand.gpus;
+    for (const Ranked& ranked : nodes_) {
+        const std::int32_t gpus = most_gpus(state, demand, ranked.node, missing);
+        if (gpus == 0) continue;
+        out.parts.push_back({ranked.node, gpus, state.lowest_empty(ranked.node, gpus)});
+        missing -= gpus;
+        if (missing == 0) return true;
+    }
+    return false;
+}
+
+bool Placer::place_freely(const ClusterState& state, const Demand& demand, std::int64_t row, Allocation& out) {
+    std::int64_t free = 0;
+    for (const PoolOption& option : demand.pools) free += state.pool_empty(option.pool);
+    if (demand.kind == DemandKind::whole && free < demand.gpus) return false;
+    order_nodes(state, demand, row);
+    out.parts.clear();
+    if (demand.kind == DemandKind::whole) {
+        if (!split_gang(state, demand, out)) return false;
+    } else {
+        const auto found = std::find_if(nodes_.begin(), nodes_.end(),
+                                        [&](const Ranked& r) { return holds_single(state, demand, r.node); });
+        if (found == nodes_.end()) return false;
+        out.parts.push_back(single_part(state, demand, found->node));
+    }
+    settle_free_split(state, demand, out);
+    return true;
+}
+
+}  // namespace gpuyard

@@ -1,0 +1,125 @@
+// Time, events and the record of what happened: docs/simulator.md, section 7. Policies are elsewhere; they call `start`.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backfill.hpp"
+#include "cluster.hpp"
+#include "event_queue.hpp"
+#include "job.hpp"
+#include "order.hpp"
+#include "policy.hpp"
+#include "snapshot.hpp"
+
+namespace gpuyard {
+
+enum class Ending : std::uint8_t { completed = 0, timeout = 1 };
+
+// What a simulator keeps beyond the schedule, because a policy asks for it.
+struct Tracking {
+    bool running = false;  // running jobs by expected end
+    bool usage = false;    // decayed usage of users
+};
+
+class Simulator {
+public:
+    Simulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Settings& settings,
+              Tracking tracking);
+
+    Time now() const { return now_us_; }
+    std::uint64_t instant() const { return instant_; }
+    std::int64_t finished() const { return finished_; }
+    const JobTable& jobs() const { return *jobs_; }
+    const Settings& settings() const { return settings_; }
+    const ClusterState& state() const { return state_; }
+    Moment moment() const { return {now_us_, instant_, settings_.seed, jobs_->origin_s}; }
+    Running running(std::int32_t queue) const {
+        return {running_[static_cast<std::size_t>(queue)], parts_, jobs_->demands};
+    }
+    double usage_of(std::int32_t user) const {
+        return usage_.empty() ? 0.0 : usage_[static_cast<std::size_t>(user)].at(now_us_, settings_.usage_half_life_s);
+    }
+    Scored scored(JobId job) const;
+
+    // Moves to the next instant: tells `handler` of each job that finishes (with its expected end) and of each that arrives.
+    // False when nothing is left to happen.
+    template <class Handler>
+    bool next_instant(Handler& handler) {
+        const bool arrivals = next_arrival_ < jobs_->submit_us.size();
+        if (!arrivals && events_.empty()) return false;
+        Time next = arrivals ? jobs_->submit_us[next_arrival_] : kEndless;
+        if (!events_.empty()) next = std::min(next, events_.top().time);
+        now_us_ = next;
+        ++instant_;
+        while (!events_.empty() && events_.top().time == next) {
+            const JobId job = events_.top().job;
+            events_.pop();
+            handler.finished(job, finish(job));
+        }
+        while (next_arrival_ < jobs_->submit_us.size() && jobs_->submit_us[next_arrival_] == next)
+            handler.arrived(static_cast<JobId>(next_arrival_++));
+        return true;
+    }
+
+    // Starts a queued job now. The allocation must be free.
+    void start(JobId job, const Allocation& allocation, bool backfilled);
+
+    // The schedule, by job id. Jobs that did not start have start -1.
+    struct Record {
+        std::vector<Time> start_us, end_us;
+        std::vector<std::uint8_t> ending, backfilled;
+        std::vector<std::size_t> first_part;
+        std::vector<std::uint32_t> part_count;
+    };
+    const Record& record() const { return record_; }
+    std::span<const Part> parts_of(JobId job) const {
+        const auto i = static_cast<std::size_t>(job);
+        return std::span(parts_).subspan(record_.first_part[i], record_.part_count[i]);
+    }
+
+private:
+    Time finish(JobId job);
+
+    std::shared_ptr<const JobTable> jobs_;
+    Settings settings_;
+    ClusterState state_;
+    EventQueue events_;
+    std::size_t next_arrival_ = 0;
+    Time now_us_ = 0;
+    std::uint64_t instant_ = ~std::uint64_t{0};  // the first instant is 0
+    std::int64_t finished_ = 0;
+    Record record_;
+    std::vector<Part> parts_;
+    std::vector<std::vector<RunningJob>> running_;  // by queue, if tracked
+    std::vector<Time> expected_end_us_;             // by job, if running jobs are tracked
+    std::vector<DecayedUsage> usage_;               // by user, if tracked
+};
+
+// A simulator driven from outside: advance, look at the snapshot, apply a decision.
+class SteppedSimulator {
+public:
+    SteppedSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Settings& settings);
+
+    bool advance() { return simulator_.next_instant(*this); }
+    Snapshot snapshot() const;
+    // Checks each start (queued, allowed nodes, whole gang, free) and makes it; on an error none after it is made.
+    void apply(const Decision& decision);
+
+    const Simulator& simulator() const { return simulator_; }
+    const std::vector<JobId>& waiting() const { return waiting_; }
+
+    void finished(JobId, Time) {}
+    void arrived(JobId job) { waiting_.push_back(job); }
+
+private:
+    Allocation checked_allocation(const Start& start) const;
+
+    std::shared_ptr<const JobTable> jobs_;
+    Simulator simulator_;
+    std::vector<JobId> waiting_;  // in order of arrival
+};
+
+}  // namespace gpuyard

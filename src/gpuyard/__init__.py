@@ -1,0 +1,1 @@
+"""gpuyard: train, prove and deploy schedulers for GPU clusters."""

@@ -1,0 +1,128 @@
+"""Names of policies: ``ORDER[+BACKFILL][+ADMISSION][/PLACEMENT]``."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import gpuyard.policies.heuristics  # noqa: F401  (registers the native rules)
+from gpuyard.errors import InputError
+from gpuyard.policies.heuristics import Heuristic
+from gpuyard.registry import registered, suggest
+
+if TYPE_CHECKING:
+    from gpuyard import _core
+
+DEFAULT_BACKFILL = "strict"
+DEFAULT_PLACEMENT = "consolidate"
+GRAMMAR = "ORDER[+BACKFILL][+express:T0:K][/PLACEMENT], such as sjf, sjf+easy or wspt+easy+express:600:0.1/spread"
+
+
+@dataclass(frozen=True)
+class Express:
+    """An express lane: long jobs leave room for short ones (docs/simulator.md, section 11).
+
+    Attributes:
+        t0_s: Jobs up to this long are always admitted, seconds.
+        k: Share of free GPUs to leave for each e-fold of the estimate beyond ``t0_s``.
+    """
+
+    t0_s: float
+    k: float
+
+    def __str__(self) -> str:
+        return f"express:{self.t0_s:g}:{self.k:g}"
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """A policy, taken apart. Make one with ``parse_policy``."""
+
+    order: str
+    backfill: str = DEFAULT_BACKFILL
+    admission: Express | None = None
+    placement: str = DEFAULT_PLACEMENT
+
+    @property
+    def name(self) -> str:
+        """The full name, with what was left out filled in."""
+        admission = f"+{self.admission}" if self.admission else ""
+        return f"{self.order}+{self.backfill}{admission}/{self.placement}"
+
+    @property
+    def uses_estimates(self) -> bool:
+        """Whether its choices depend on run time estimates."""
+        order = registered("order")[self.order]
+        backfill = registered("backfill")[self.backfill]
+        return bool(self.admission or backfill.uses_estimates or getattr(order, "uses_estimates", False))
+
+    def compile(self) -> "_core.Policy":
+        """The policy as the native core runs it."""
+        from gpuyard import _core
+
+        order = registered("order")[self.order]
+        express = self.admission or Express(1.0, 0.0)
+        scores = None if isinstance(order, Heuristic) else _score_function(order)
+        return _core.Policy(self.order, self.backfill, self.placement, express.t0_s, express.k, scores)
+
+
+def _score_function(order: Any) -> Any:
+    """Makes whatever an order from Python returns an array of doubles."""
+    import numpy as np
+
+    def scores(queue: dict[str, Any]) -> Any:
+        return np.ascontiguousarray(order(queue), dtype=np.float64)
+
+    return scores
+
+
+def parse_policy(text: str) -> PolicySpec:
+    """Take a policy's name apart.
+
+    Args:
+        text: Such as ``fifo``, ``sjf+easy/consolidate`` or ``wspt+easy+express:600:0.1``.
+
+    Raises:
+        InputError: naming the part that is wrong, with a corrected name where one is close.
+    """
+    rest, slash, placement = text.strip().partition("/")
+    order, *options = rest.split("+")
+    _check(text, "order", order)
+    backfill, admission = DEFAULT_BACKFILL, None
+    for position, option in enumerate(options):
+        if option.partition(":")[0] == "express":
+            if admission is not None:
+                raise InputError(f"policy {text!r} has two admission rules; expected {GRAMMAR}")
+            admission = _parse_express(text, option)
+        elif position == 0:
+            _check(text, "backfill", option)
+            backfill = option
+        else:
+            raise InputError(f"policy {text!r}: cannot read {option!r}; expected {GRAMMAR}")
+    if slash:
+        _check(text, "placement", placement)
+    return PolicySpec(order, backfill, admission, placement if slash else DEFAULT_PLACEMENT)
+
+
+def _check(text: str, kind: str, name: str) -> None:
+    names = registered(kind)
+    if name in names:
+        return
+    hint = suggest(name, names)
+    if "did you mean" in hint:
+        best = hint.split("'")[1]
+        hint = f"; did you mean {text.replace(name, best, 1)!r}?"
+    raise InputError(f"unknown {kind} {name!r} in policy {text!r}{hint}")
+
+
+def _parse_express(text: str, option: str) -> Express:
+    fields = option.split(":")
+    try:
+        t0_s, k = (float(field) for field in fields[1:])
+    except ValueError:
+        raise InputError(
+            f"policy {text!r}: cannot read {option!r}; expected express:T0:K with two numbers, "
+            "such as express:600:0.1"
+        ) from None
+    if not (math.isfinite(t0_s) and math.isfinite(k) and t0_s > 0 and k >= 0):
+        raise InputError(f"policy {text!r}: express needs T0 > 0 seconds and K >= 0, but got {option!r}")
+    return Express(t0_s, k)

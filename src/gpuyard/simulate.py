@@ -1,0 +1,265 @@
+"""Run a policy over a workload on a cluster."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gpuyard import _core
+from gpuyard.cluster import Cluster, parse_cluster
+from gpuyard.config import SimulationConfig
+from gpuyard.errors import InputError
+from gpuyard.metrics import compute_breakdown, compute_metrics
+from gpuyard.policies.base import PolicySpec, parse_policy
+from gpuyard.schedule import Schedule
+from gpuyard.workload import Workload
+
+Ints = NDArray[np.int64]
+Progress = Callable[[int], None]
+
+
+class Decider(Protocol):
+    """A policy that decides for itself: anything with ``decide(snapshot) -> Decision``."""
+
+    def decide(self, snapshot: _core.Snapshot) -> _core.Decision:
+        """What to start now."""
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """What a policy did.
+
+    Attributes:
+        workload: The jobs, dropped ones included.
+        cluster: The cluster.
+        policy: Full name of the policy.
+        config: Settings of the simulation.
+        schedule: When and where each job ran.
+        dropped: Rows of the workload left out because they can never run on the cluster (``oversize = drop``).
+        elapsed_s: Wall time of the simulation, seconds.
+    """
+
+    workload: Workload
+    cluster: Cluster
+    policy: str
+    config: SimulationConfig
+    schedule: Schedule
+    dropped: Ints
+    elapsed_s: float
+
+    def metrics(self) -> dict[str, float | int | None]:
+        """All metrics by name (docs/metrics.md); None where the inputs do not tell."""
+        return compute_metrics(self.workload, self.cluster, self.schedule)
+
+    def breakdown(self, by: str) -> Any:
+        """Metrics of each class of jobs; ``by`` is ``priority``, ``group`` or ``gpus``."""
+        return compute_breakdown(self.workload, self.cluster, self.schedule, by)
+
+    def table(self) -> pl.DataFrame:
+        """The workload's jobs with when and where each ran, one row a simulated job."""
+        outcome = self.schedule.frame().rename({"status": "outcome"}).drop("job")
+        return pl.concat([self.workload.frame[self.schedule.job], outcome], how="horizontal")
+
+
+def simulate(
+    workload: Workload,
+    cluster: Cluster | str,
+    policy: PolicySpec | Decider | str = "fifo",
+    config: SimulationConfig | None = None,
+    *,
+    progress: Progress | None = None,
+) -> SimulationResult:
+    """Run a workload to its end under a policy.
+
+    Args:
+        workload: The jobs.
+        cluster: A cluster, or what ``parse_cluster`` takes, such as ``64x8``.
+        policy: A policy's name, such as ``sjf+easy``, or an object with ``decide(snapshot) -> Decision``.
+        config: Settings; the defaults if None.
+        progress: Called now and then with the number of jobs finished so far.
+
+    Raises:
+        InputError: for a name that is unknown, or jobs that can never run on the cluster.
+    """
+    cluster = parse_cluster(cluster) if isinstance(cluster, str) else cluster
+    policy = parse_policy(policy) if isinstance(policy, str) else policy
+    config = config or SimulationConfig()
+    began = time.perf_counter()
+    inputs = prepare(workload, cluster, policy, config)
+    if isinstance(policy, PolicySpec):
+        arrays = _core.simulate(inputs.cluster, inputs.jobs, policy.compile(), inputs.settings, progress)
+    else:
+        arrays = _run_decider(inputs, policy, progress)
+    arrays["backfilled"] = arrays["backfilled"].view(np.bool_)
+    schedule = Schedule(job=inputs.kept, **arrays)
+    name = policy.name if isinstance(policy, PolicySpec) else type(policy).__name__
+    elapsed_s = time.perf_counter() - began
+    return SimulationResult(workload, cluster, name, config, schedule, inputs.dropped, elapsed_s)
+
+
+def _run_decider(inputs: "CoreInputs", policy: Decider, progress: Progress | None) -> dict[str, NDArray[Any]]:
+    simulator = _core.Simulator(inputs.cluster, inputs.jobs, inputs.settings)
+    while simulator.advance():
+        if len(simulator.waiting):
+            simulator.apply(policy.decide(simulator.snapshot()))
+        if progress:
+            progress(simulator.finished)
+    if len(simulator.waiting):
+        raise InputError(
+            f"{type(policy).__name__} left {len(simulator.waiting)} jobs waiting, job {simulator.waiting[0]} "
+            "first, with nothing running and nothing to arrive; decide() must start every job in the end"
+        )
+    return simulator.schedule()
+
+
+@dataclass(frozen=True)
+class CoreInputs:
+    """A simulation as the native core takes it.
+
+    Attributes:
+        cluster: Nodes and pools.
+        jobs: The kept jobs.
+        settings: What holds for the whole run.
+        kept: Rows of the workload that are simulated.
+        dropped: Rows that can never run.
+    """
+
+    cluster: _core.ClusterSpec
+    jobs: _core.JobTable
+    settings: _core.Settings
+    kept: Ints
+    dropped: Ints
+
+
+def prepare(
+    workload: Workload, cluster: Cluster, policy: PolicySpec | Decider, config: SimulationConfig
+) -> CoreInputs:
+    """Convert to the core's units and columns, and deal with jobs that can never run."""
+    shared = bool((workload.frame["gpu_milli"] < 1000).any())
+    if shared and max(group.gpus for group in cluster.nodes) > 64:
+        raise InputError("jobs that share GPUs (gpu_milli below 1000) need nodes of at most 64 GPUs each")
+    nodes = cluster.node_columns()
+    del nodes["rack"]
+    speeds = np.array([gpu_type.speed for gpu_type in cluster.gpu_types])
+    spec = _core.ClusterSpec(**nodes, type_speed=speeds, track_gpus=shared)
+    # Names of users become numbers only where a policy can see them: on large workloads that costs time.
+    names_users = not isinstance(policy, PolicySpec) or policy.order not in _core.order_names()
+    columns = _job_columns(workload, cluster, config, names_users or policy.order == "fair-share")
+    settings = _core.Settings(
+        config.seed, config.kill_at_estimate, config.locality_penalty, config.usage_half_life_s
+    )
+    origin_s = workload.metadata.origin_s
+    jobs = _core.JobTable(spec, **columns, origin_s=origin_s)
+    kept, dropped = np.arange(len(workload), dtype=np.int64), np.empty(0, dtype=np.int64)
+    if isinstance(policy, PolicySpec):
+        dropped = _core.never_placeable(spec, jobs, policy.placement)
+    else:
+        dropped = _core.never_placeable(spec, jobs, "anywhere")
+    if len(dropped):
+        if config.oversize == "error":
+            raise InputError(_oversize_message(workload, cluster, dropped, policy))
+        kept = np.delete(kept, dropped)
+        if not len(kept):
+            raise InputError(f"none of the {len(workload)} jobs can ever run on cluster {cluster.name}")
+        columns = {key: value[kept] if isinstance(value, np.ndarray) else value for key, value in columns.items()}
+        jobs = _core.JobTable(spec, **columns, origin_s=origin_s)
+    return CoreInputs(spec, jobs, settings, kept, dropped)
+
+
+def _job_columns(
+    workload: Workload, cluster: Cluster, config: SimulationConfig, with_users: bool
+) -> dict[str, Any]:
+    """The core's columns. Those that hold nothing but the default are left out."""
+    frame = workload.frame
+    duration_us = microseconds(frame["duration_s"])
+    row = frame["row"].to_numpy()
+    columns: dict[str, Any] = {
+        "submit_us": microseconds(frame["submit_s"]),
+        "duration_us": duration_us,
+        "estimate_us": _estimates(workload, config, duration_us, row),
+        "gpus": frame["gpus"].to_numpy(),
+    }
+    for name, default, dtype in (
+        ("gpu_milli", 1000, np.int32),
+        ("cpus", 0, np.int64),
+        ("memory_mib", 0, np.int64),
+        ("priority", 1.0, np.float64),
+    ):
+        if (frame[name] != default).any():
+            columns[name] = frame[name].to_numpy().astype(dtype)
+    if frame["deadline_s"].null_count() < len(frame):
+        columns["deadline_us"] = _microseconds_or_endless(frame["deadline_s"])
+    if not np.array_equal(row, np.arange(len(row))):
+        columns["row"] = row
+    if cluster.owners:
+        owners = dict(zip(cluster.owners, range(1, len(cluster.owners) + 1), strict=True))
+        queues = frame["group"].replace_strict(owners, default=0, return_dtype=pl.Int32)
+        columns["queue"] = queues.to_numpy()
+    if with_users:
+        users = frame["user"].rank("dense").to_numpy().astype(np.int32) - 1
+        columns |= {"user": users, "users": int(users.max()) + 1}
+    return columns | _type_columns(frame, cluster)
+
+
+def _type_columns(frame: pl.DataFrame, cluster: Cluster) -> dict[str, Any]:
+    """Each distinct list of allowed GPU types, as indices of the cluster's types; -1 where it has none of them."""
+    if frame["gpu_types"].null_count() == len(frame):
+        return {}
+    joined = frame["gpu_types"].list.join("|")
+    names = joined.drop_nulls().unique().sort().to_list()
+    known = {gpu_type.name: index for index, gpu_type in enumerate(cluster.gpu_types)}
+    sets = [[known[name] for name in text.split("|") if name in known] or [-1] for text in names]
+    numbers = {text: index for index, text in enumerate(names)}
+    type_set = joined.replace_strict(numbers, default=-1, return_dtype=pl.Int32)
+    return {"type_set": type_set.fill_null(-1).to_numpy(), "type_sets": sets}
+
+
+def _estimates(workload: Workload, config: SimulationConfig, duration_us: Ints, row: Ints) -> Ints:
+    """What the scheduler is told (docs/simulator.md, section 4)."""
+    match config.estimates:
+        case "exact":
+            return duration_us
+        case "noisy":
+            return _core.noisy_estimates(duration_us, row, config.seed, config.noise_sigma)
+        case "none":
+            return np.full(len(workload), _core.ENDLESS, dtype=np.int64)
+    requested = workload.frame["estimate_s"]
+    if requested.null_count() == len(requested):
+        raise InputError(
+            f"workload {workload.metadata.name} has no estimate_s, so estimates = requested tells nothing; "
+            "use exact, noisy or none"
+        )
+    return _microseconds_or_endless(requested)
+
+
+def microseconds(seconds: pl.Series) -> Ints:
+    """Seconds as int64 microseconds, rounded half to even."""
+    return np.rint(seconds.to_numpy() * 1e6).astype(np.int64)
+
+
+def _microseconds_or_endless(seconds: pl.Series) -> Ints:
+    missing = seconds.is_null().to_numpy()
+    return np.where(missing, _core.ENDLESS, microseconds(seconds.fill_null(0.0)))
+
+
+def _oversize_message(
+    workload: Workload, cluster: Cluster, rows: Ints, policy: PolicySpec | Decider
+) -> str:
+    job = workload.frame.row(int(rows[0]), named=True)
+    label = f"job {rows[0]}" + (f" (source_id {job['source_id']})" if job["source_id"] else "")
+    needs = [f"{job['gpus']} GPUs"] if job["gpu_milli"] == 1000 else [f"{job['gpu_milli'] / 1000:g} GPU"]
+    needs += [f"{job['cpus']} CPUs"] if job["cpus"] else []
+    needs += [f"{job['memory_mib']} MiB"] if job["memory_mib"] else []
+    needs += [f"of type {' or '.join(job['gpu_types'])}"] if job["gpu_types"] else []
+    needs += [f"on the nodes of group {job['group']}"] if job["group"] in cluster.owners else []
+    placement = f" with placement {policy.placement}" if isinstance(policy, PolicySpec) else ""
+    others = f", nor can {len(rows) - 1:,} others" if len(rows) > 1 else ""
+    return (
+        f"{label} of workload {workload.metadata.name} needs {', '.join(needs)} and can never run on cluster "
+        f"{cluster.name}{placement}{others}; use a larger cluster or another placement, or leave such jobs "
+        "out, counted and reported, with --oversize drop"
+    )
