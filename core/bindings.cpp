@@ -17,6 +17,7 @@
 #include "schedule.hpp"
 #include "simulator.hpp"
 #include "snapshot.hpp"
+#include "timeline.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -197,7 +198,7 @@ void bind_inputs(nb::module_& m) {
                             bool track_gpus) {
             new (self) ClusterSpec({view(type), view(gpus), view(cpus), view(memory_mib), view(owner)}, view(type_speed), track_gpus);
         }, "type"_a, "gpus"_a, "cpus"_a, "memory_mib"_a, "owner"_a, "type_speed"_a, "track_gpus"_a)
-        .def_prop_ro("pool", [](const ClusterSpec& s) { return to_numpy(s.pool); })
+        .def_prop_ro("pool", [](const ClusterSpec& s) { return to_numpy(s.pool); }, nb::rv_policy::automatic)
         .def_prop_ro("queues", [](const ClusterSpec& s) { return s.queues; });
 
     nb::class_<JobTable>(m, "JobTable")
@@ -305,7 +306,7 @@ void bind_simulation(nb::module_& m) {
         .def("advance", &SteppedSimulator::advance)
         .def_prop_ro("now_s", [](const SteppedSimulator& s) { return seconds(s.simulator().now()); })
         .def_prop_ro("finished", [](const SteppedSimulator& s) { return s.simulator().finished(); })
-        .def_prop_ro("waiting", [](const SteppedSimulator& s) { return to_numpy(s.waiting()); })
+        .def_prop_ro("waiting", [](const SteppedSimulator& s) { return to_numpy(s.waiting()); }, nb::rv_policy::automatic)
         .def("snapshot", &SteppedSimulator::snapshot)
         .def("apply", &SteppedSimulator::apply, "decision"_a)
         .def("schedule", [](const SteppedSimulator& s) { return to_dict(schedule_of(s.simulator())); });
@@ -315,6 +316,47 @@ void bind_simulation(nb::module_& m) {
     m.def("order_names", [] { return names_of(kOrders); });
     m.def("backfill_names", [] { return names_of(kBackfills); });
     m.def("placement_names", [] { return names_of(kPlacements); });
+}
+
+void bind_timeline(nb::module_& m) {
+    m.def("time_means", [](const In<Time>& start_us, const In<Time>& end_us, const In<std::int64_t>& node_offset,
+                           const In<std::int32_t>& node, const In<std::int32_t>& node_gpus, const In<std::int32_t>& gpu_index,
+                           const In<std::int32_t>& gpu_milli, const In<std::int32_t>& node_size, Time from_us, Time to_us) {
+        TimeMeans means;
+        {
+            nb::gil_scoped_release release;
+            means = time_means({view(start_us), view(end_us), view(node_offset), view(node), view(node_gpus), view(gpu_index),
+                                view(gpu_milli)}, view(node_size), from_us, to_us);
+        }
+        return nb::make_tuple(means.load_imbalance, means.fragmentation, to_numpy(std::move(means.shared_busy_us)));
+    }, "start_us"_a, "end_us"_a, "node_offset"_a, "node"_a, "node_gpus"_a, "gpu_index"_a, "gpu_milli"_a, "node_size"_a, "from_us"_a,
+       "to_us"_a);
+    m.def("users_active", [](const In<std::int32_t>& user, const In<Time>& submit_us, const In<Time>& end_us) {
+        std::vector<std::int32_t> active;
+        {
+            nb::gil_scoped_release release;
+            active = users_active(view(user), view(submit_us), view(end_us));
+        }
+        return to_numpy(std::move(active));
+    }, "user"_a, "submit_us"_a, "end_us"_a);
+}
+
+// Single formulas, so that tests can compare them bit by bit with another implementation.
+void bind_formulas(nb::module_& m) {
+    m.def("score", [](const std::string& order, Time submit_us, Time estimate_us, double size_gpus, double priority, Time deadline_us,
+                      std::int64_t row, double user_usage, Time now_us, std::uint64_t instant, std::uint64_t seed, double origin_s) {
+        return score(order_from_name(order), {submit_us, estimate_us, size_gpus, priority, deadline_us, row, user_usage},
+                     {now_us, instant, seed, origin_s});
+    }, "order"_a, "submit_us"_a, "estimate_us"_a, "size_gpus"_a, "priority"_a, "deadline_us"_a, "row"_a, "user_usage"_a, "now_us"_a,
+       "instant"_a, "seed"_a, "origin_s"_a);
+    m.def("run_time", [](Time duration_us, double speed, std::int32_t nodes_used, std::int32_t fewest_nodes, double locality_penalty) {
+        return run_time(duration_us, speed, nodes_used, fewest_nodes, locality_penalty);
+    }, "duration_us"_a, "speed"_a, "nodes_used"_a, "fewest_nodes"_a, "locality_penalty"_a);
+    m.def("decayed_usage", [](const std::vector<std::pair<Time, std::int64_t>>& changes, Time now_us, double half_life_s) {
+        DecayedUsage usage;
+        for (const auto& [time, milli] : changes) usage.change(time, half_life_s, milli);
+        return usage.at(now_us, half_life_s);
+    }, "changes"_a, "now_us"_a, "half_life_s"_a);
 }
 
 }  // namespace
@@ -328,4 +370,6 @@ NB_MODULE(_core, m) {
     gpuyard::bind_inputs(m);
     gpuyard::bind_snapshot(m);
     gpuyard::bind_simulation(m);
+    gpuyard::bind_timeline(m);
+    gpuyard::bind_formulas(m);
 }

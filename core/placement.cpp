@@ -72,9 +72,8 @@ void settle_free_split(const ClusterState& state, const Demand& demand, Allocati
 
 }  // namespace
 
-Time Allocation::run_time(Time duration_us, double locality_penalty) const {
+Time run_time(Time duration_us, double speed, std::int32_t nodes_used, std::int32_t fewest_nodes, double locality_penalty) {
     if (duration_us == kEndless) return kEndless;
-    const auto nodes_used = static_cast<std::int32_t>(parts.size());
     const double excess = static_cast<double>(nodes_used - fewest_nodes) / static_cast<double>(fewest_nodes);
     const double run = std::nearbyint((static_cast<double>(duration_us) / speed) * (1.0 + locality_penalty * excess));
     if (!(run <= 0x1p62)) throw std::overflow_error("a run time exceeds the simulator's clock (2^62 microseconds)");

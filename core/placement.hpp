@@ -15,14 +15,18 @@ inline bool splits_freely(Placement rule) {
     return rule == Placement::anywhere || rule == Placement::spread || rule == Placement::random;
 }
 
+// docs/simulator.md, section 6. Endless stays endless; throws if the result is no representable time.
+Time run_time(Time duration_us, double speed, std::int32_t nodes_used, std::int32_t fewest_nodes, double locality_penalty);
+
 struct Allocation {
     std::vector<Part> parts;     // by ascending node id
     std::int32_t pool = -1;      // the pool it sits in, for rules that stay inside one
     double speed = 1.0;          // lowest among its GPUs
     std::int32_t fewest_nodes = 1;
 
-    // docs/simulator.md, section 6. Throws if the result is no representable instant.
-    Time run_time(Time duration_us, double locality_penalty) const;
+    Time run_time(Time duration_us, double locality_penalty) const {
+        return gpuyard::run_time(duration_us, speed, static_cast<std::int32_t>(parts.size()), fewest_nodes, locality_penalty);
+    }
 };
 
 // Chooses nodes for one job after another; reuses its buffers.

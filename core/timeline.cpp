@@ -232,33 +232,57 @@ private:
     StepIntegral fragmentation_;
 };
 
-// The times during which each user has a job in the system, as disjoint intervals by user and time.
-struct BusyIntervals {
-    std::vector<std::int64_t> begin;
-    std::vector<std::int64_t> end;
-    std::vector<std::int32_t> user;
+// A job's stay in the system, from submit to end, and the jobs in both orders.
+struct Stays {
+    Times begin;
+    Times end;
+    std::vector<Index> by_begin;
+    std::vector<Index> by_end;
 };
 
-BusyIntervals busy_intervals(std::span<const std::int32_t> user, Times submit_us, Times end_us,
-                             const std::vector<Index>& by_submit) {
-    std::vector<std::size_t> place(static_cast<std::size_t>(*std::max_element(user.begin(), user.end())) + 1, 0);
-    for (const std::int32_t u : user) ++place[static_cast<std::size_t>(u)];
-    std::size_t total = 0;
-    for (std::size_t& count : place) total += std::exchange(count, total);
-    std::vector<Index> by_user(user.size());
-    for (const Index job : by_submit) by_user[place[static_cast<std::size_t>(user[job])]++] = job;
+constexpr Index kNone = std::numeric_limits<Index>::max();
 
-    BusyIntervals merged;
-    for (const Index job : by_user) {
-        if (!merged.user.empty() && merged.user.back() == user[job] && submit_us[job] <= merged.end.back()) {
-            merged.end.back() = std::max(merged.end.back(), end_us[job]);
-        } else {
-            merged.begin.push_back(submit_us[job]);
-            merged.end.push_back(end_us[job]);
-            merged.user.push_back(user[job]);
+// The times during which each user has a job in the system, as disjoint intervals in order of their begins. Between
+// two consecutive ones of a user lies a gap; gaps are numbered in order of their ends.
+struct BusyIntervals {
+    std::vector<std::int64_t> begin;
+    std::vector<Index> last_job;   // the job whose end is the interval's
+    std::vector<Index> gap_after;  // kNone after a user's last interval
+    std::vector<std::int64_t> gap_end;
+};
+
+BusyIntervals busy_intervals(std::span<const std::int32_t> user, const Stays& stays) {
+    BusyIntervals busy;
+    std::vector<Index> latest(static_cast<std::size_t>(*std::max_element(user.begin(), user.end())) + 1, kNone);
+    for (const Index job : stays.by_begin) {
+        Index& interval = latest[static_cast<std::size_t>(user[job])];
+        if (interval != kNone && stays.begin[job] <= stays.end[busy.last_job[interval]]) {
+            Index& last = busy.last_job[interval];
+            if (stays.end[job] > stays.end[last]) last = job;
+            continue;
         }
+        if (interval != kNone) {
+            busy.gap_after[interval] = static_cast<Index>(busy.gap_end.size());
+            busy.gap_end.push_back(stays.begin[job]);
+        }
+        interval = static_cast<Index>(busy.begin.size());
+        busy.begin.push_back(stays.begin[job]);
+        busy.last_job.push_back(job);
+        busy.gap_after.push_back(kNone);
     }
-    return merged;
+    return busy;
+}
+
+// The intervals in order of their ends.
+std::vector<Index> by_end(const BusyIntervals& busy, const Stays& stays) {
+    std::vector<Index> closed_by(stays.end.size(), kNone);
+    for (Index k = 0; k < busy.last_job.size(); ++k) closed_by[busy.last_job[k]] = k;
+    std::vector<Index> order;
+    order.reserve(busy.last_job.size());
+    for (const Index job : stays.by_end) {
+        if (closed_by[job] != kNone) order.push_back(closed_by[job]);
+    }
+    return order;
 }
 
 // Counts by prefix: a Fenwick tree.
@@ -278,70 +302,32 @@ private:
     std::vector<std::int32_t> tree_;
 };
 
-std::vector<std::int64_t> ascending(Times keys) {
-    const std::vector<Index> order = ascending_order(keys);
-    std::vector<std::int64_t> sorted(keys.size());
-    for (std::size_t i = 0; i < sorted.size(); ++i) sorted[i] = keys[order[i]];
-    return sorted;
-}
-
-// A job's stay in the system, from submit to end, and the jobs in both orders.
-struct Stays {
-    Times begin;
-    Times end;
-    std::vector<Index> by_begin;
-    std::vector<Index> by_end;
-};
-
-// For each stay: busy intervals that begin before its end, less those that end by its begin.
-std::vector<std::int32_t> intervals_met(const Stays& stays, const BusyIntervals& busy) {
+// The busy intervals of one user that meet a stay are consecutive, one more than the gaps between them. So the users
+// met are the intervals that begin before the stay's end, less those that end by its begin, less the gaps inside it:
+// those that begin after its begin and end before its end. Stays are taken from the latest to the earliest, and gaps
+// that begin after the stay does are entered into a tree over the gaps' ends.
+std::vector<std::int32_t> users_met(const Stays& stays, const BusyIntervals& busy) {
     std::vector<std::int32_t> met(stays.begin.size(), 0);
-    const std::vector<std::int64_t> begins = ascending(busy.begin);
-    const std::vector<std::int64_t> ends = ascending(busy.end);
-    std::size_t begun = 0;
-    for (const Index job : stays.by_end) {
-        while (begun < begins.size() && begins[begun] < stays.end[job]) ++begun;
-        met[job] = static_cast<std::int32_t>(begun);
-    }
-    std::size_t ended = 0;
-    for (const Index job : stays.by_begin) {
-        while (ended < ends.size() && ends[ended] <= stays.begin[job]) ++ended;
-        met[job] -= static_cast<std::int32_t>(ended);
-    }
-    return met;
-}
-
-// For each stay: gaps between consecutive busy intervals of one user that lie inside it. Stays are taken from the
-// latest to the earliest, and gaps that begin after the stay does are entered into a tree over the gaps' ends.
-std::vector<std::int32_t> gaps_inside(const Stays& stays, const BusyIntervals& busy) {
-    std::vector<std::int64_t> gap_begin;
-    std::vector<std::int64_t> gap_end;
-    for (std::size_t k = 1; k < busy.user.size(); ++k) {
-        if (busy.user[k] != busy.user[k - 1]) continue;
-        gap_begin.push_back(busy.end[k - 1]);
-        gap_end.push_back(busy.begin[k]);
-    }
-    const std::vector<Index> by_gap_end = ascending_order(gap_end);
-    std::vector<Index> rank(gap_end.size());
-    for (Index i = 0; i < by_gap_end.size(); ++i) rank[by_gap_end[i]] = i;
-    std::vector<Index> closed_by_end(stays.end.size(), 0);
+    std::vector<Index> gaps_closed(stays.begin.size(), 0);
+    Index begun = 0;
     Index closed = 0;
     for (const Index job : stays.by_end) {
-        while (closed < by_gap_end.size() && gap_end[by_gap_end[closed]] < stays.end[job]) ++closed;
-        closed_by_end[job] = closed;
+        while (begun < busy.begin.size() && busy.begin[begun] < stays.end[job]) ++begun;
+        while (closed < busy.gap_end.size() && busy.gap_end[closed] < stays.end[job]) ++closed;
+        met[job] = static_cast<std::int32_t>(begun);
+        gaps_closed[job] = closed;
     }
-
-    std::vector<std::int32_t> inside(stays.begin.size(), 0);
-    const std::vector<Index> by_gap_begin = ascending_order(gap_begin);
-    PrefixCounts entered(gap_end.size());
-    std::size_t left = by_gap_begin.size();
+    const std::vector<Index> intervals = by_end(busy, stays);
+    PrefixCounts gaps(busy.gap_end.size());
+    std::size_t ended = intervals.size();
     for (auto job = stays.by_begin.rbegin(); job != stays.by_begin.rend(); ++job) {
-        while (left > 0 && gap_begin[by_gap_begin[left - 1]] > stays.begin[*job]) {
-            entered.add(rank[by_gap_begin[--left]]);
+        while (ended > 0 && stays.end[busy.last_job[intervals[ended - 1]]] > stays.begin[*job]) {
+            const Index gap = busy.gap_after[intervals[--ended]];
+            if (gap != kNone) gaps.add(gap);
         }
-        inside[*job] = entered.below(closed_by_end[*job]);
+        met[*job] -= static_cast<std::int32_t>(ended) + gaps.below(gaps_closed[*job]);
     }
-    return inside;
+    return met;
 }
 
 }  // namespace
@@ -367,7 +353,6 @@ TimeMeans time_means(const Allocations& allocations, std::span<const std::int32_
     return sweep.means(to_us > from_us ? static_cast<double>(to_us - from_us) : 1.0);
 }
 
-// The busy intervals of one user that meet a stay are consecutive: one more than the gaps between them.
 std::vector<std::int32_t> users_active(std::span<const std::int32_t> user, Times submit_us, Times end_us) {
     const std::size_t jobs = user.size();
     require(submit_us.size() == jobs && end_us.size() == jobs, "user, submit and end differ in length");
@@ -377,11 +362,7 @@ std::vector<std::int32_t> users_active(std::span<const std::int32_t> user, Times
     }
     if (jobs == 0) return {};
     const Stays stays{submit_us, end_us, ascending_order(submit_us), ascending_order(end_us)};
-    const BusyIntervals busy = busy_intervals(user, submit_us, end_us, stays.by_begin);
-    std::vector<std::int32_t> active = intervals_met(stays, busy);
-    const std::vector<std::int32_t> inside = gaps_inside(stays, busy);
-    for (std::size_t i = 0; i < jobs; ++i) active[i] -= inside[i];
-    return active;
+    return users_met(stays, busy_intervals(user, stays));
 }
 
 }  // namespace gpuyard

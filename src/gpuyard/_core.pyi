@@ -115,3 +115,34 @@ def never_placeable(cluster: ClusterSpec, jobs: JobTable, placement: str) -> _I6
 def order_names() -> list[str]: ...
 def backfill_names() -> list[str]: ...
 def placement_names() -> list[str]: ...
+def time_means(
+    start_us: _I64,
+    end_us: _I64,
+    node_offset: _I64,
+    node: _I32,
+    node_gpus: _I32,
+    gpu_index: _I32,
+    gpu_milli: _I32,
+    node_size: _I32,
+    from_us: int,
+    to_us: int,
+) -> tuple[float, float, _F64]: ...
+def users_active(user: _I32, submit_us: _I64, end_us: _I64) -> _I32: ...
+def score(
+    order: str,
+    submit_us: int,
+    estimate_us: int,
+    size_gpus: float,
+    priority: float,
+    deadline_us: int,
+    row: int,
+    user_usage: float,
+    now_us: int,
+    instant: int,
+    seed: int,
+    origin_s: float,
+) -> float: ...
+def run_time(
+    duration_us: int, speed: float, nodes_used: int, fewest_nodes: int, locality_penalty: float
+) -> int: ...
+def decayed_usage(changes: list[tuple[int, int]], now_us: int, half_life_s: float) -> float: ...

@@ -1,0 +1,231 @@
+"""The one job table that every reader, generator and simulation shares (docs/formats.md)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from gpuyard.errors import InputError
+
+STATUSES = ("completed", "failed", "cancelled", "timeout", "unknown")
+
+MAX_MICROSECONDS = 2**53
+"""Largest input time (docs/simulator.md, section 1)."""
+
+MAX_TIME_S = MAX_MICROSECONDS / 1e6
+_INT32_MAX = 2**31 - 1
+_MAX_MEMORY_MIB = 2**40
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the job table.
+
+    Attributes:
+        name: Name in files and frames; times end in ``_s`` (seconds).
+        dtype: Type in a Workload's frame.
+        meaning: One line for people.
+        expected: What a valid value is, for error messages.
+        required: Whether a file must have it, without nulls.
+        default: Takes the place of null or of the whole column; None leaves nulls.
+        low: Smallest valid number.
+        high: Largest valid number.
+        low_is_valid: Whether ``low`` itself is valid.
+    """
+
+    name: str
+    dtype: pl.DataType
+    meaning: str
+    expected: str
+    required: bool = False
+    default: Any = None
+    low: float | None = None
+    high: float | None = None
+    low_is_valid: bool = True
+
+
+def _seconds(name: str, meaning: str, **options: Any) -> Column:
+    """A time or a length of time. A length (low bound 0 excluded) must be positive."""
+    low = options.setdefault("low", 0)
+    options.setdefault("high", MAX_TIME_S)
+    kind = (
+        "seconds" if low < 0 else "seconds, 0 or more" if options.get("low_is_valid", True) else "seconds > 0"
+    )
+    expected = f"a finite number of {kind} and at most {MAX_TIME_S:.0f}"
+    return Column(name, pl.Float64(), meaning, expected, **options)
+
+
+def _count(name: str, meaning: str, dtype: pl.DataType, low: int, high: int, **options: Any) -> Column:
+    """A whole number within bounds, both of them valid."""
+    expected = f"a whole number from {low} to {high}"
+    return Column(name, dtype, meaning, expected, low=low, high=high, **options)
+
+
+COLUMNS: tuple[Column, ...] = (
+    _seconds("submit_s", "when the job was submitted; shifted so that the first is 0", required=True),
+    _seconds("duration_s", "true run time on a GPU of speed 1", required=True, low_is_valid=False),
+    _count("gpus", "gang size; 0 = CPU-only job", pl.Int32(), 0, _INT32_MAX, required=True),
+    _count(
+        "gpu_milli", "thousandths of one GPU; below 1000 only if gpus = 1", pl.Int32(), 1, 1000, default=1000
+    ),
+    _count("cpus", "CPU cores of the whole job", pl.Int32(), 0, _INT32_MAX, default=0),
+    _count("memory_mib", "memory of the whole job, MiB", pl.Int64(), 0, _MAX_MEMORY_MIB, default=0),
+    _seconds("estimate_s", "run time that was asked for or predicted; empty = unknown", low_is_valid=False),
+    Column(
+        "gpu_types",
+        pl.List(pl.String()),
+        "GPU types it may use; empty = any",
+        "names separated by '|', such as v100|a100, none of them empty; leave the field empty for any type",
+    ),
+    Column("priority", pl.Float64(), "larger is more important", "a finite number", default=1.0),
+    Column("user", pl.String(), "who submitted it", "text", default=""),
+    Column("group", pl.String(), "virtual cluster, queue or partition", "text", default=""),
+    Column(
+        "status",
+        pl.Enum(STATUSES),
+        f"how it ended in the log: {', '.join(STATUSES)}",
+        f"one of {', '.join(STATUSES)}",
+        default="unknown",
+    ),
+    _seconds("deadline_s", "due time on the clock of submit_s; empty = none", low=-MAX_TIME_S),
+    Column("source_id", pl.String(), "the log's own id of the job", "text", default=""),
+    _count("row", "original row in the trace, from 0; absent = position", pl.Int64(), 0, 2**63 - 1),
+)
+
+SCHEMA = pl.Schema({column.name: column.dtype for column in COLUMNS})
+
+
+class Step(BaseModel):
+    """Something that was done to make a workload: a generator, a filter, a slice."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    settings: dict[str, JsonValue] = {}
+
+
+class WorkloadMetadata(BaseModel):
+    """Where a workload comes from. Kept in parquet files; CSV has no room for it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str = "workload"
+    origin_s: float = 0.0
+    """Seconds that shifting and slicing subtracted: trace time = origin_s + submit_s."""
+    source: str = ""
+    """The file it was read from, or the generator."""
+    history: tuple[Step, ...] = ()
+    """What was done to it, oldest first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Jobs sorted by submit time, the first at 0. Make one with ``make_workload`` or ``read_workload``.
+
+    Attributes:
+        frame: All columns of ``SCHEMA`` in its order, defaults filled in.
+        metadata: Where it comes from.
+    """
+
+    frame: pl.DataFrame
+    metadata: WorkloadMetadata = field(default_factory=WorkloadMetadata)
+
+    def __post_init__(self) -> None:
+        if self.frame.schema != SCHEMA:
+            raise ValueError("a Workload's frame must have the native schema; use make_workload(frame)")
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def __repr__(self) -> str:
+        span_days = float(self.frame["submit_s"][-1]) / 86400
+        largest = self.frame["gpus"].max()
+        size = f"{len(self):,} jobs, up to {largest!r} GPUs, {span_days:.3g} days"
+        return f"Workload({self.metadata.name!r}: {size})"
+
+
+@dataclass(frozen=True)
+class Where:
+    """How error messages name a place in the input.
+
+    Attributes:
+        source: File or other origin.
+        place: From a row's position (from 0) to what a person looks up, such as ``line 17``.
+    """
+
+    source: str
+    place: Callable[[int], str] = lambda position: f"row {position + 1} (the first is 1)"
+
+
+def make_workload(
+    frame: pl.DataFrame,
+    *,
+    name: str = "workload",
+    origin_s: float = 0.0,
+    source: str = "",
+    history: tuple[Step, ...] = (),
+    where: Where | str = "workload",
+) -> Workload:
+    """Check a table of jobs and bring it into the native form.
+
+    Times are rounded to whole microseconds, rows sorted by ``submit_s`` (stable) and all times of the clock
+    shifted so that the first submit is 0; ``origin_s`` grows by the shift.
+
+    Args:
+        frame: Columns of ``SCHEMA``, at least the required ones, in any order and type that converts.
+        name: Name of the workload.
+        origin_s: Seconds already subtracted from the trace's clock.
+        source: The file or generator it comes from.
+        history: What was done so far.
+        where: How to name the input in error messages.
+
+    Raises:
+        InputError: naming the first offending row and column, what was expected and what to do.
+    """
+    # Imported here because the checks are written in terms of the table above.
+    from gpuyard.workload.validation import checked_frame
+
+    where = Where(where) if isinstance(where, str) else where
+    jobs, shift_s = _on_own_clock(checked_frame(frame, where), where)
+    if not jobs["submit_s"].is_sorted():
+        jobs = jobs.sort("submit_s", maintain_order=True)
+    metadata = WorkloadMetadata(name=name, origin_s=origin_s + shift_s, source=source, history=history)
+    return Workload(jobs, metadata)
+
+
+def _on_own_clock(jobs: pl.DataFrame, where: Where) -> tuple[pl.DataFrame, float]:
+    """Times on whole microseconds with the first submit at 0, and the seconds that were subtracted."""
+    submit_us, deadline_us = _microseconds(jobs["submit_s"]), _microseconds(jobs["deadline_s"])
+    first_us = float(submit_us.min())
+    jobs = jobs.with_columns(
+        _in_seconds("submit_s", submit_us - first_us),
+        _in_seconds("deadline_s", deadline_us - first_us),
+        *(
+            _in_seconds(name, np.maximum(_microseconds(jobs[name]), 1.0))
+            for name in ("duration_s", "estimate_s")
+        ),
+    )
+    if float(jobs["deadline_s"].min() or 0.0) < -MAX_TIME_S:  # type: ignore[arg-type]
+        raise InputError(
+            f"{where.source}, column deadline_s: a deadline lies more than {MAX_TIME_S:.0f} s before "
+            "the first submit; correct it or leave it empty"
+        )
+    return jobs, first_us / 1e6
+
+
+def _microseconds(seconds: pl.Series) -> NDArray[np.float64]:
+    """Whole microseconds, still as float64, rounded half to even; NaN for null."""
+    rounded: NDArray[np.float64] = np.rint(seconds.to_numpy() * 1e6)
+    return rounded
+
+
+def _in_seconds(name: str, microseconds: NDArray[np.float64]) -> pl.Series:
+    """Seconds as docs/simulator.md, section 1, has them: the quotient, correctly rounded.
+
+    The division is numpy's: polars divides by a number through its reciprocal, off in the last bit.
+    """
+    return pl.Series(name, microseconds / 1e6, nan_to_null=True)
