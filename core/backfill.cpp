@@ -37,16 +37,22 @@ bool Gate::admits(Time estimate_us) const {
 void Shadow::compute(Time now_us, const Demand& head, Placer& placer, const ClusterState& state, const Running& running) {
     state_ = state;
     time_us_ = kEndless;
-    std::size_t next = 0;
-    const auto& jobs = running.jobs;
-    while (next < jobs.size() && jobs[next].expected_end_us != kEndless) {
-        const Time end = std::max(jobs[next].expected_end_us, now_us);
-        for (; next < jobs.size() && std::max(jobs[next].expected_end_us, now_us) == end; ++next)
-            state_.release(running.demands[static_cast<std::size_t>(jobs[next].demand)], running.parts_of(jobs[next]));
-        if (!placer.placeable(state_, head)) continue;
-        time_us_ = end;
-        return;
-    }
+    Time released_us = kEndless;  // the expected end up to which jobs are released; kEndless = none is
+    const auto settle = [&] {
+        if (released_us == kEndless || !placer.placeable(state_, head)) return false;
+        time_us_ = released_us;
+        return true;
+    };
+    bool settled = false;
+    running.jobs.visit_in_order([&](const RunningJob& job) {
+        const Time end = std::max(job.expected_end_us, now_us);
+        settled = end != released_us && settle();
+        if (settled || end == kEndless) return false;
+        state_.release(running.demands[static_cast<std::size_t>(job.demand)], running.parts_of(job));
+        released_us = end;
+        return true;
+    });
+    if (!settled) settle();
 }
 
 bool Shadow::leaves_room(const Demand& head, Placer& placer, const Demand& demand, std::span<const Part> parts) {

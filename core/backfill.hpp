@@ -8,25 +8,13 @@
 #include "cluster.hpp"
 #include "placement.hpp"
 #include "policy.hpp"
+#include "running_jobs.hpp"
 
 namespace gpuyard {
 
-// A job that runs; its allocation is `part_count` parts from `first_part` on in an array kept elsewhere.
-struct RunningJob {
-    Time expected_end_us;  // kEndless = unknown
-    JobId job;
-    std::int32_t demand;
-    std::uint32_t part_count;
-    std::size_t first_part;
-
-    bool ends_before(const RunningJob& other) const {
-        return expected_end_us != other.expected_end_us ? expected_end_us < other.expected_end_us : job < other.job;
-    }
-};
-
-// Everything that runs in one queue, by (expected end, job).
+// Everything that runs in one queue.
 struct Running {
-    std::span<const RunningJob> jobs;
+    const RunningJobs& jobs;
     std::span<const Part> parts;
     std::span<const Demand> demands;
 

@@ -37,7 +37,7 @@ public:
         for (const QueuedJob& job : snapshot.queue)
             if (demand(job.demand).queue == queue) jobs_.push_back(&job);
         for (const RunningJob& job : snapshot.running)
-            if (demand(job.demand).queue == queue) running_.push_back(job);
+            if (demand(job.demand).queue == queue) running_.insert(job);
         parts_ = snapshot.parts;
         const std::vector<double> scores = scores_of(snapshot, policy, jobs_);
         order_.resize(jobs_.size());
@@ -67,13 +67,12 @@ public:
         return shadow_;
     }
 
+    bool all_misfit(std::size_t) const { return false; }
+
     void start(const Candidate& candidate, const Allocation& allocation, bool backfilled) {
         const Time run = allocation.run_time(candidate.estimate_us, snapshot_.settings.locality_penalty);
-        const RunningJob job{expected_end(snapshot_.now_us, run), candidate.job, candidate.demand,
-                             static_cast<std::uint32_t>(allocation.parts.size()), parts_.size()};
-        const auto at = std::upper_bound(running_.begin(), running_.end(), job,
-                                         [](const RunningJob& a, const RunningJob& b) { return a.ends_before(b); });
-        running_.insert(at, job);
+        running_.insert({expected_end(snapshot_.now_us, run), candidate.job, candidate.demand,
+                         static_cast<std::uint32_t>(allocation.parts.size()), parts_.size()});
         parts_.insert(parts_.end(), allocation.parts.begin(), allocation.parts.end());
         state_.hold(demand_of(candidate), allocation.parts);
         decision_->starts.push_back({candidate.job, allocation.parts, backfilled});
@@ -89,7 +88,7 @@ private:
     std::vector<const QueuedJob*> jobs_;
     std::vector<std::size_t> order_;
     std::size_t at_ = 0;
-    std::vector<RunningJob> running_;
+    RunningJobs running_;
     std::vector<Part> parts_;
     Decision* decision_ = nullptr;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 
 #include "pending_queue.hpp"
@@ -18,22 +19,41 @@ std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 bool is_easy(const Policy& policy) { return policy.backfill == Backfill::easy || policy.backfill == Backfill::easy_sjf; }
 
-// The order of all jobs under a static score; empty if that is the order of arrival.
-std::vector<std::int32_t> static_order(const Simulator& simulator, const Policy& policy) {
-    if (policy.order == Order::fifo || !is_static(policy.order)) return {};
-    const std::size_t count = simulator.jobs().submit_us.size();
+// Jobs by a key, ties in the order given.
+template <class Key>
+std::vector<std::int32_t> sorted_by(const std::vector<Key>& key, std::vector<std::int32_t> jobs) {
     struct Entry {
-        double score;
+        Key key;
         std::int32_t job;
     };
-    std::vector<Entry> entries(count);
-    for (std::size_t i = 0; i < count; ++i)
-        entries[i] = {score(policy.order, simulator.scored(static_cast<JobId>(i)), {0, 0, 0, simulator.jobs().origin_s}),
-                      static_cast<std::int32_t>(i)};
-    std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.score < b.score; });
-    std::vector<std::int32_t> order(count);
-    std::transform(entries.begin(), entries.end(), order.begin(), [](const Entry& e) { return e.job; });
-    return order;
+    std::vector<Entry> entries(jobs.size());
+    std::transform(jobs.begin(), jobs.end(), entries.begin(), [&](std::int32_t job) { return Entry{key[as_index(job)], job}; });
+    std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.key < b.key; });
+    std::transform(entries.begin(), entries.end(), jobs.begin(), [](const Entry& e) { return e.job; });
+    return jobs;
+}
+
+std::vector<std::int32_t> order_of_arrival(const Simulator& simulator) {
+    std::vector<std::int32_t> jobs(simulator.jobs().submit_us.size());
+    std::iota(jobs.begin(), jobs.end(), 0);
+    return jobs;
+}
+
+// The order of all jobs under a static score; empty if that is the order of arrival.
+std::vector<std::int32_t> static_order(const Simulator& simulator, Order order) {
+    if (order == Order::fifo || !is_static(order)) return {};
+    const Moment moment{0, 0, 0, simulator.jobs().origin_s};
+    std::vector<double> scores(simulator.jobs().submit_us.size());
+    for (std::size_t i = 0; i < scores.size(); ++i)
+        scores[i] = score(order, simulator.scored(static_cast<JobId>(i), 0.0), moment);
+    return sorted_by(scores, order_of_arrival(simulator));
+}
+
+// The order in which easy-sjf tries jobs behind the head: by estimate, ties in the policy's order.
+std::vector<std::int32_t> estimate_order(const Simulator& simulator, Order order) {
+    std::vector<std::int32_t> jobs = static_order(simulator, order);
+    if (jobs.empty()) jobs = order_of_arrival(simulator);
+    return sorted_by(simulator.jobs().estimate_us, std::move(jobs));
 }
 
 // A class of waiting jobs with one demand: they fit or do not fit together, at one allocation.
@@ -42,7 +62,7 @@ struct JobClass {
     std::int32_t demand;
     Allocation allocation;
     bool fits = false;
-    Rank candidate = kNoRank;  // its next job that may start
+    Ranked candidate;  // its next job that may start
 };
 
 struct QueueRun {
@@ -51,7 +71,9 @@ struct QueueRun {
     std::vector<JobClass> classes;  // if searched by class
     bool by_class = false;
     std::size_t group = 0;          // of all its jobs, if not searched by class
-    std::int64_t waiting = 0;
+    std::vector<std::int32_t> demands;
+    std::int64_t waiting = 0;       // jobs
+    std::size_t waiting_demands = 0;
     bool touched = false;           // something happened to it at this instant
     Rank blocked_rank = kNoRank;    // strict: nothing that ranks behind can start until a job finishes
     Shadow shadow;
@@ -74,6 +96,7 @@ public:
     void start(const Candidate& candidate, const Allocation& allocation, bool backfilled) {
         start(candidate.job, allocation, backfilled);
     }
+    bool all_misfit(std::size_t misfits) const { return misfits >= current_->waiting_demands; }
 
 private:
     bool gated() const { return policy_.express.k != 0.0; }
@@ -81,15 +104,21 @@ private:
     QueueRun& queue_of(JobId job) { return queues_[as_index(simulator_.jobs().demand_of(as_index(job)).queue)]; }
     std::vector<std::int32_t> make_groups();
     Candidate candidate_of(JobId job) const;
+    bool ranks_behind(std::size_t a, std::size_t b) const {
+        return scores_[a] != scores_[b] ? scores_[a] > scores_[b] : a > b;
+    }
     void start(JobId job, const Allocation& allocation, bool backfilled);
     Shadow& shadow_of(JobId head);
 
+    const PendingQueue& filling_order() const { return by_estimate_ ? *by_estimate_ : pending_; }
+    double usage_of(std::int32_t user);
     bool needs_pass(const QueueRun& queue) const;
+    bool anything_fits(const QueueRun& queue);
     void pass(QueueRun& queue);
     void scan(QueueRun& queue);
-    void sort_by_score(const QueueRun& queue);
-    Rank start_in_order(QueueRun& queue);
-    Rank start_in_order_gated(QueueRun& queue);
+    void rank_by_score(const QueueRun& queue);
+    Ranked start_in_order(QueueRun& queue);
+    Ranked start_in_order_gated(QueueRun& queue);
     void fill(QueueRun& queue, Rank cursor, Rank blocker);
     void try_class(JobClass& c, Rank cursor);
     void find_candidate(JobClass& c, Rank cursor);
@@ -98,16 +127,22 @@ private:
     const Policy& policy_;
     Placer placer_;
     bool static_order_;
+    bool searches_by_class_;
     std::vector<QueueRun> queues_;
+    std::size_t groups_ = 0;
     std::vector<std::int32_t> group_of_;
     PendingQueue pending_;
     QueueRun* current_ = nullptr;
     const Demand* shadow_demand_ = nullptr;  // of the head, while a pass fills behind it
+    std::optional<PendingQueue> by_estimate_;  // if easy-sjf is searched by class
+    std::vector<std::int64_t> waiting_of_;     // jobs, by demand
     // Scanning passes.
     Rank at_ = -1;
-    std::vector<Candidate> sorted_;
+    std::vector<Candidate> candidates_;
     std::vector<double> scores_;
-    std::vector<std::size_t> by_score_;
+    std::vector<std::size_t> by_score_;  // a heap, the first on top
+    std::vector<double> usage_;          // by user, as of the instant in usage_as_of_
+    std::vector<std::uint64_t> usage_as_of_;
     std::vector<std::uint8_t> misfits_;
     std::vector<std::int32_t> marked_;
     Allocation allocation_;
@@ -118,34 +153,34 @@ NativeRun::NativeRun(Simulator& simulator, const Policy& policy)
       policy_(policy),
       placer_(policy.placement, simulator.settings().seed),
       static_order_(is_static(policy.order)),
+      // A random placement differs from job to job, and behind the head easy-sjf has an order in which jobs that were passed
+      // over before the head cannot be told apart.
+      searches_by_class_(static_order_ && policy.placement != Placement::random && !(policy.backfill == Backfill::easy_sjf && gated())),
       queues_(as_index(simulator.state().spec().queues), QueueRun(simulator.state().shared_spec())),
       group_of_(make_groups()),
-      pending_(group_of_, static_cast<std::size_t>(group_of_.empty() ? 0 : 1 + *std::max_element(group_of_.begin(), group_of_.end())),
-               static_order(simulator, policy),
-               is_easy(policy) || gated() ? std::span<const Time>(simulator.jobs().estimate_us) : std::span<const Time>()),
-      misfits_(simulator.jobs().demands.size(), 0) {}
+      pending_(group_of_, groups_, static_order(simulator, policy.order),
+               policy.backfill == Backfill::easy || gated() ? std::span<const Time>(simulator.jobs().estimate_us)
+                                                            : std::span<const Time>()),
+      waiting_of_(simulator.jobs().demands.size(), 0),
+      usage_(as_index(simulator.jobs().users), 0.0),
+      usage_as_of_(as_index(simulator.jobs().users), ~std::uint64_t{0}),
+      misfits_(simulator.jobs().demands.size(), 0) {
+    if (policy.backfill == Backfill::easy_sjf && searches_by_class_)
+        by_estimate_.emplace(group_of_, groups_, estimate_order(simulator, policy.order), std::span<const Time>());
+}
 
 // A group of the pending queue for each demand of a queue that is searched by class, one for each other queue.
 std::vector<std::int32_t> NativeRun::make_groups() {
     const JobTable& jobs = simulator_.jobs();
-    std::vector<std::size_t> demands_of(queues_.size(), 0);
-    for (const Demand& d : jobs.demands) ++demands_of[as_index(d.queue)];
-    // A random placement differs from job to job, and easy-sjf has an order of its own behind the head.
-    const bool classes_help = static_order_ && policy_.placement != Placement::random && policy_.backfill != Backfill::easy_sjf;
     std::vector<std::int32_t> group_of_demand(jobs.demands.size());
-    std::int32_t groups = 0;
-    for (std::size_t q = 0; q < queues_.size(); ++q) {
-        QueueRun& queue = queues_[q];
-        queue.by_class = classes_help && demands_of[q] <= kMostClasses;
-        if (!queue.by_class) queue.group = as_index(groups++);
-        for (std::size_t d = 0; d < jobs.demands.size(); ++d) {
-            if (as_index(jobs.demands[d].queue) != q) continue;
-            if (queue.by_class) {
-                queue.classes.push_back({as_index(groups), static_cast<std::int32_t>(d), {}, false, kNoRank});
-                group_of_demand[d] = groups++;
-            } else {
-                group_of_demand[d] = static_cast<std::int32_t>(queue.group);
-            }
+    for (std::size_t d = 0; d < jobs.demands.size(); ++d)
+        queues_[as_index(jobs.demands[d].queue)].demands.push_back(static_cast<std::int32_t>(d));
+    for (QueueRun& queue : queues_) {
+        queue.by_class = searches_by_class_ && queue.demands.size() <= kMostClasses;
+        if (!queue.by_class) queue.group = groups_++;
+        for (const std::int32_t d : queue.demands) {
+            if (queue.by_class) queue.classes.push_back({groups_, d, {}, false, {}});
+            group_of_demand[as_index(d)] = static_cast<std::int32_t>(queue.by_class ? groups_++ : queue.group);
         }
     }
     std::vector<std::int32_t> group_of(jobs.demand.size());
@@ -177,7 +212,9 @@ void NativeRun::finished(JobId job, Time expected_end_us) {
 void NativeRun::arrived(JobId job) {
     QueueRun& queue = queue_of(job);
     ++queue.waiting;
+    if (waiting_of_[as_index(simulator_.jobs().demand[as_index(job)])]++ == 0) ++queue.waiting_demands;
     pending_.insert(job);
+    if (by_estimate_) by_estimate_->insert(job);
     if (queue.blocked_rank == kNoRank || pending_.rank_of(job) < queue.blocked_rank) queue.touched = true;
 }
 
@@ -190,7 +227,9 @@ bool NativeRun::needs_pass(const QueueRun& queue) const {
 void NativeRun::start(JobId job, const Allocation& allocation, bool backfilled) {
     simulator_.start(job, allocation, backfilled);
     pending_.erase(job);
+    if (by_estimate_) by_estimate_->erase(job);
     --current_->waiting;
+    if (--waiting_of_[as_index(simulator_.jobs().demand[as_index(job)])] == 0) --current_->waiting_demands;
     // A backfilled job is in the shadow already; one that ranks before the head is not.
     if (!backfilled) current_->shadow_head = -1;
 }
@@ -209,39 +248,37 @@ void NativeRun::pass(QueueRun& queue) {
     current_ = &queue;
     if (!queue.by_class) return scan(queue);
     if (policy_.backfill == Backfill::greedy) return fill(queue, -1, kNoRank);
-    const Rank head = gated() ? start_in_order_gated(queue) : start_in_order(queue);
-    if (head == kNoRank) return;
+    const Ranked head = gated() ? start_in_order_gated(queue) : start_in_order(queue);
+    if (!head) return;
     if (policy_.backfill == Backfill::strict) {
-        if (!gated()) queue.blocked_rank = head;
+        if (!gated()) queue.blocked_rank = head.rank;
         return;
     }
-    const JobId job = pending_.job_at(head);
-    shadow_of(job);
-    shadow_demand_ = &simulator_.jobs().demand_of(as_index(job));
-    fill(queue, head, head);
+    shadow_of(head.job);
+    shadow_demand_ = &simulator_.jobs().demand_of(as_index(head.job));
+    fill(queue, by_estimate_ ? -1 : head.rank, kNoRank);
     shadow_demand_ = nullptr;
 }
 
-// Starts jobs in order up to the first that does not fit, and returns that one's rank.
-Rank NativeRun::start_in_order(QueueRun& queue) {
+// Starts jobs in order up to the first that does not fit, and returns that one.
+Ranked NativeRun::start_in_order(QueueRun& queue) {
     while (queue.waiting > 0) {
         JobClass* best = nullptr;
-        Rank best_rank = kNoRank;
+        Ranked head;
         for (JobClass& c : queue.classes) {
-            const Rank rank = pending_.first(c.group);
-            if (rank >= best_rank) continue;
+            const Ranked first = pending_.first(c.group);
+            if (first.rank >= head.rank) continue;
             best = &c;
-            best_rank = rank;
+            head = first;
         }
-        const JobId job = pending_.job_at(best_rank);
-        if (!placer_.place(simulator_.state(), demand(best->demand), 0, best->allocation)) return best_rank;
-        start(job, best->allocation, false);
+        if (!placer_.place(simulator_.state(), demand(best->demand), 0, best->allocation)) return head;
+        start(head.job, best->allocation, false);
     }
-    return kNoRank;
+    return {};
 }
 
 // The same where jobs that are not admitted are passed over.
-Rank NativeRun::start_in_order_gated(QueueRun& queue) {
+Ranked NativeRun::start_in_order_gated(QueueRun& queue) {
     Rank cursor = -1;
     for (;;) {
         JobClass* best = nullptr;
@@ -251,12 +288,12 @@ Rank NativeRun::start_in_order_gated(QueueRun& queue) {
                 find_candidate(c, cursor);
             else
                 c.candidate = pending_.next(c.group, cursor);
-            if (c.candidate != kNoRank && (best == nullptr || c.candidate < best->candidate)) best = &c;
+            if (c.candidate && (best == nullptr || c.candidate.rank < best->candidate.rank)) best = &c;
         }
-        if (best == nullptr) return kNoRank;
+        if (best == nullptr) return {};
         if (!best->fits) return best->candidate;
-        cursor = best->candidate;
-        start(pending_.job_at(cursor), best->allocation, false);
+        cursor = best->candidate.rank;
+        start(best->candidate.job, best->allocation, false);
     }
 }
 
@@ -268,48 +305,55 @@ void NativeRun::find_candidate(JobClass& c, Rank cursor) {
     const bool any_length = shadow_demand_ == nullptr || shadow.time() == kEndless ||
                             shadow.leaves_room(*shadow_demand_, placer_, d, c.allocation.parts);
     if (any_length && gate.admits_all()) {
-        c.candidate = pending_.next(c.group, cursor);
+        c.candidate = filling_order().next(c.group, cursor);
         return;
     }
     const Time room_us = any_length ? kEndless : shadow.time() - simulator_.now();
     const double penalty = simulator_.settings().locality_penalty;
-    c.candidate = pending_.next_short(c.group, cursor, [&](Time estimate) {
+    const auto is_short = [&](Time estimate) {
         if (estimate == kEndless) return false;
         return (any_length || c.allocation.run_time(estimate, penalty) <= room_us) && gate.admits(estimate);
-    });
+    };
+    if (!by_estimate_) {
+        c.candidate = pending_.next_short(c.group, cursor, is_short);
+        return;
+    }
+    c.candidate = by_estimate_->next(c.group, cursor);  // the shortest: if it is too long, all are
+    if (c.candidate && !is_short(simulator_.jobs().estimate_us[as_index(c.candidate.job)])) c.candidate = {};
 }
 
 void NativeRun::try_class(JobClass& c, Rank cursor) {
     c.fits = placer_.place(simulator_.state(), demand(c.demand), 0, c.allocation);
-    c.candidate = kNoRank;
+    c.candidate = {};
     if (c.fits) find_candidate(c, cursor);
 }
 
-// Starts whatever may start behind `cursor`, in order. `blocker` is the first rank known not to fit.
+// Starts whatever may start behind `cursor`, in order. Behind a head every start is a backfilled one; else those are that rank
+// behind a job that did not fit, the first of which is `blocker`.
 void NativeRun::fill(QueueRun& queue, Rank cursor, Rank blocker) {
     bool first_round = true;
     for (;;) {
         JobClass* best = nullptr;
         for (JobClass& c : queue.classes) {
             if (!first_round && !c.fits) continue;
-            if (pending_.first(c.group) == kNoRank) {
+            if (!pending_.first(c.group)) {
                 c.fits = false;
                 continue;
             }
             try_class(c, cursor);
-            if (!c.fits) blocker = std::min(blocker, pending_.next(c.group, cursor));
-            if (c.candidate != kNoRank && (best == nullptr || c.candidate < best->candidate)) best = &c;
+            if (!c.fits && shadow_demand_ == nullptr) blocker = std::min(blocker, pending_.next(c.group, cursor).rank);
+            if (c.candidate && (best == nullptr || c.candidate.rank < best->candidate.rank)) best = &c;
         }
         first_round = false;
         if (best == nullptr) return;
-        cursor = best->candidate;
-        const JobId job = pending_.job_at(cursor);
+        cursor = best->candidate.rank;
+        const JobId job = best->candidate.job;
         if (shadow_demand_ != nullptr) {
             const Time estimate = simulator_.jobs().estimate_us[as_index(job)];
             const Time run = best->allocation.run_time(estimate, simulator_.settings().locality_penalty);
             queue.shadow.started(expected_end(simulator_.now(), run), demand(best->demand), best->allocation.parts);
         }
-        start(job, best->allocation, blocker < cursor);
+        start(job, best->allocation, shadow_demand_ != nullptr || blocker < cursor);
     }
 }
 
@@ -320,46 +364,65 @@ Candidate NativeRun::candidate_of(JobId job) const {
 }
 
 bool NativeRun::next(Candidate& out) {
-    if (!static_order_) {
-        if (as_index(at_) == by_score_.size()) return false;
-        out = sorted_[by_score_[as_index(at_++)]];
+    if (static_order_) {
+        const Ranked next = pending_.next(current_->group, at_);
+        if (!next) return false;
+        at_ = next.rank;
+        out = candidate_of(next.job);
         return true;
     }
-    at_ = pending_.next(current_->group, at_);
-    if (at_ == kNoRank) return false;
-    out = candidate_of(pending_.job_at(at_));
+    if (by_score_.empty()) return false;
+    std::pop_heap(by_score_.begin(), by_score_.end(), [&](std::size_t a, std::size_t b) { return ranks_behind(a, b); });
+    out = candidates_[by_score_.back()];
+    by_score_.pop_back();
     return true;
 }
 
-void NativeRun::sort_by_score(const QueueRun& queue) {
-    sorted_.clear();
+double NativeRun::usage_of(std::int32_t user) {
+    const std::size_t i = as_index(user);
+    if (usage_as_of_[i] != simulator_.instant()) {
+        usage_[i] = simulator_.usage_of(user);
+        usage_as_of_[i] = simulator_.instant();
+    }
+    return usage_[i];
+}
+
+void NativeRun::rank_by_score(const QueueRun& queue) {
+    candidates_.clear();
     scores_.clear();
+    const bool from_outside = policy_.order == Order::scored;
     QueueColumns columns;
     columns.now_us = simulator_.now();
     const Moment moment = simulator_.moment();
-    for (Rank rank = pending_.first(queue.group); rank != kNoRank; rank = pending_.next(queue.group, rank)) {
-        const JobId job = pending_.job_at(rank);
-        sorted_.push_back(candidate_of(job));
-        if (policy_.order == Order::scored)
-            append(columns, simulator_.scored(job), simulator_.jobs().user_of(as_index(job)), job);
+    for (Ranked at = pending_.first(queue.group); at; at = pending_.next(queue.group, at.rank)) {
+        const JobId job = at.job;
+        const std::int32_t user = simulator_.jobs().user_of(as_index(job));
+        const Scored scored = simulator_.scored(job, usage_of(user));
+        candidates_.push_back(candidate_of(job));
+        if (from_outside)
+            append(columns, scored, user, job);
         else
-            scores_.push_back(score(policy_.order, simulator_.scored(job), moment));
+            scores_.push_back(score(policy_.order, scored, moment));
     }
-    if (policy_.order == Order::scored) {
-        scores_.resize(sorted_.size());
-        policy_.scores(columns, scores_);
-    }
-    by_score_.resize(sorted_.size());
+    scores_.resize(candidates_.size());
+    if (from_outside) policy_.scores(columns, scores_);
+    by_score_.resize(candidates_.size());
     std::iota(by_score_.begin(), by_score_.end(), std::size_t{0});
-    std::stable_sort(by_score_.begin(), by_score_.end(), [&](std::size_t a, std::size_t b) { return scores_[a] < scores_[b]; });
+    std::make_heap(by_score_.begin(), by_score_.end(), [&](std::size_t a, std::size_t b) { return ranks_behind(a, b); });
+}
+
+// Whether any waiting job fits at all, where that is cheaper to know than the order.
+bool NativeRun::anything_fits(const QueueRun& queue) {
+    if (queue.demands.size() > kMostClasses) return true;
+    return std::any_of(queue.demands.begin(), queue.demands.end(), [&](std::int32_t d) {
+        return waiting_of_[as_index(d)] > 0 && placer_.placeable(simulator_.state(), demand(d));
+    });
 }
 
 void NativeRun::scan(QueueRun& queue) {
+    if (!anything_fits(queue)) return;
     at_ = -1;
-    if (!static_order_) {
-        sort_by_score(queue);
-        at_ = 0;
-    }
+    if (!static_order_) rank_by_score(queue);
     ScanPass(*this, policy_, simulator_.settings(), placer_, simulator_.state(), simulator_.now()).run(misfits_, marked_, allocation_);
 }
 

@@ -21,6 +21,7 @@ struct Candidate {
 //   const Demand& demand_of(const Candidate&)
 //   Shadow& shadow_of(const Candidate& head)                   computed for this head
 //   void start(const Candidate&, const Allocation&, bool backfilled)
+//   bool all_misfit(std::size_t misfits)                       whether these many demands are all that wait
 template <class Host>
 class ScanPass {
 public:
@@ -35,7 +36,7 @@ public:
                 start_if_allowed(candidate, allocation);
                 continue;
             }
-            if (policy_.backfill == Backfill::strict) break;
+            if (policy_.backfill == Backfill::strict || host_.all_misfit(marked.size())) break;
             if (!blocked_) block(candidate);
             if (policy_.backfill == Backfill::easy_sjf) {
                 try_shortest_first(misfits, marked, allocation);

@@ -8,8 +8,6 @@ namespace gpuyard {
 
 namespace {
 
-bool ends_before(const RunningJob& a, const RunningJob& b) { return a.ends_before(b); }
-
 std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
@@ -32,10 +30,10 @@ Simulator::Simulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr
     if (tracking.usage) usage_.resize(as_index(jobs_->users));
 }
 
-Scored Simulator::scored(JobId job) const {
+Scored Simulator::scored(JobId job, double user_usage) const {
     const std::size_t i = as_index(job);
     return {jobs_->submit_us[i],    jobs_->estimate_us[i], jobs_->demand_of(i).size_gpus,   jobs_->priority_of(i),
-            jobs_->deadline_of(i), jobs_->row_of(i),      usage_of(jobs_->user_of(i))};
+            jobs_->deadline_of(i), jobs_->row_of(i),      user_usage};
 }
 
 void Simulator::start(JobId job, const Allocation& allocation, bool backfilled) {
@@ -59,10 +57,8 @@ void Simulator::start(JobId job, const Allocation& allocation, bool backfilled) 
     events_.push({now_us_ + run, job});
     if (!running_.empty()) {
         const Time expected = allocation.run_time(jobs_->estimate_us[i], settings_.locality_penalty);
-        const RunningJob entry{expected_end(now_us_, expected), job, jobs_->demand[i], record_.part_count[i], parts_.size()};
-        expected_end_us_[i] = entry.expected_end_us;
-        auto& queue = running_[as_index(demand.queue)];
-        queue.insert(std::upper_bound(queue.begin(), queue.end(), entry, ends_before), entry);
+        expected_end_us_[i] = expected_end(now_us_, expected);
+        running_[as_index(demand.queue)].insert({expected_end_us_[i], job, jobs_->demand[i], record_.part_count[i], parts_.size()});
     }
     if (!usage_.empty())
         usage_[as_index(jobs_->user_of(i))].change(now_us_, settings_.usage_half_life_s, demand.total_milli());
@@ -77,10 +73,8 @@ Time Simulator::finish(JobId job) {
     if (!usage_.empty())
         usage_[as_index(jobs_->user_of(i))].change(now_us_, settings_.usage_half_life_s, -demand.total_milli());
     if (running_.empty()) return 0;
-    auto& queue = running_[as_index(demand.queue)];
-    const RunningJob key{expected_end_us_[i], job, 0, 0, 0};
-    queue.erase(std::lower_bound(queue.begin(), queue.end(), key, ends_before));
-    return key.expected_end_us;
+    running_[as_index(demand.queue)].erase(expected_end_us_[i], job);
+    return expected_end_us_[i];
 }
 
 SteppedSimulator::SteppedSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
@@ -101,14 +95,15 @@ Snapshot SteppedSimulator::snapshot() const {
     }
     for (std::int32_t queue = 0; queue < simulator_.state().spec().queues; ++queue) {
         const Running running = simulator_.running(queue);
-        for (RunningJob job : running.jobs) {
+        running.jobs.visit_in_order([&](RunningJob job) {
             const auto parts = running.parts_of(job);
             job.first_part = snapshot.parts.size();
             snapshot.parts.insert(snapshot.parts.end(), parts.begin(), parts.end());
             snapshot.running.push_back(job);
-        }
+            return true;
+        });
     }
-    std::sort(snapshot.running.begin(), snapshot.running.end(), ends_before);
+    std::sort(snapshot.running.begin(), snapshot.running.end());
     for (std::int32_t user = 0; user < jobs_->users; ++user) snapshot.user_usage.push_back(simulator_.usage_of(user));
     return snapshot;
 }

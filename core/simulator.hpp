@@ -28,6 +28,8 @@ class Simulator {
 public:
     Simulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Settings& settings,
               Tracking tracking);
+    Simulator(const Simulator&) = delete;
+    Simulator& operator=(const Simulator&) = delete;
 
     Time now() const { return now_us_; }
     std::uint64_t instant() const { return instant_; }
@@ -42,7 +44,8 @@ public:
     double usage_of(std::int32_t user) const {
         return usage_.empty() ? 0.0 : usage_[static_cast<std::size_t>(user)].at(now_us_, settings_.usage_half_life_s);
     }
-    Scored scored(JobId job) const;
+    // A job as an order sees it, given its user's usage now.
+    Scored scored(JobId job, double user_usage) const;
 
     // Moves to the next instant: tells `handler` of each job that finishes (with its expected end) and of each that arrives.
     // False when nothing is left to happen.
@@ -93,7 +96,7 @@ private:
     std::int64_t finished_ = 0;
     Record record_;
     std::vector<Part> parts_;
-    std::vector<std::vector<RunningJob>> running_;  // by queue, if tracked
+    std::vector<RunningJobs> running_;              // by queue, if tracked
     std::vector<Time> expected_end_us_;             // by job, if running jobs are tracked
     std::vector<DecayedUsage> usage_;               // by user, if tracked
 };
