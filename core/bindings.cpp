@@ -134,7 +134,7 @@ nb::dict simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<co
             if (PyErr_CheckSignals() != 0) throw nb::python_error();
             if (!progress.is_none()) progress(finished);
         });
-        arrays = schedule_of(simulator);
+        arrays = schedule_of(std::move(simulator));
     }
     return to_dict(std::move(arrays));
 }

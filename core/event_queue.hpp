@@ -14,7 +14,11 @@ public:
     struct Event {
         Time time;
         JobId job;
-        bool operator<(const Event& other) const { return time != other.time ? time < other.time : job < other.job; }
+        // Without branches: which of two events is first is a coin toss to the processor.
+        bool operator<(const Event& other) const {
+            return static_cast<bool>(static_cast<int>(time < other.time) |
+                                     (static_cast<int>(time == other.time) & static_cast<int>(job < other.job)));
+        }
     };
 
     bool empty() const { return heap_.empty(); }
@@ -44,8 +48,7 @@ public:
             if (child >= size) break;
             std::size_t best = child;
             const std::size_t end = std::min(child + 4, size);
-            for (std::size_t other = child + 1; other < end; ++other)
-                if (heap_[other] < heap_[best]) best = other;
+            for (std::size_t other = child + 1; other < end; ++other) best = heap_[other] < heap_[best] ? other : best;
             if (!(heap_[best] < last)) break;
             heap_[hole] = heap_[best];
             hole = best;

@@ -57,7 +57,7 @@ void check_lengths(const JobColumns& c) {
 }
 
 void check_job(const JobColumns& c, std::size_t i, const DemandKey& key, const ClusterSpec& cluster) {
-    constexpr Time longest = Time{1} << 53;
+    constexpr Time longest = (Time{1} << 32) * 1'000'000;
     const bool time_ok = c.submit_us[i] >= (i == 0 ? 0 : c.submit_us[i - 1]) && c.submit_us[i] <= longest &&
                          c.duration_us[i] >= 1 && c.duration_us[i] <= longest && c.estimate_us[i] >= 1;
     const bool gpus_ok = key.gpus >= 0 && key.gpu_milli >= 1 && key.gpu_milli <= 1000 && (key.gpu_milli == 1000 || key.gpus == 1) &&

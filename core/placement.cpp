@@ -74,6 +74,7 @@ void settle_free_split(const ClusterState& state, const Demand& demand, Allocati
 
 Time run_time(Time duration_us, double speed, std::int32_t nodes_used, std::int32_t fewest_nodes, double locality_penalty) {
     if (duration_us == kEndless) return kEndless;
+    if (speed == 1.0 && nodes_used == fewest_nodes) return duration_us;  // what the expression below comes to
     const double excess = static_cast<double>(nodes_used - fewest_nodes) / static_cast<double>(fewest_nodes);
     const double run = std::nearbyint((static_cast<double>(duration_us) / speed) * (1.0 + locality_penalty * excess));
     if (!(run <= 0x1p62)) throw std::overflow_error("a run time exceeds the simulator's clock (2^62 microseconds)");

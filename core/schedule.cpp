@@ -4,14 +4,11 @@
 
 namespace gpuyard {
 
-ScheduleArrays schedule_of(const Simulator& simulator) {
-    const Simulator::Record& record = simulator.record();
-    const std::size_t jobs = record.start_us.size();
+namespace {
+
+ScheduleArrays allocations_of(const Simulator& simulator) {
+    const std::size_t jobs = simulator.record().start_us.size();
     ScheduleArrays out;
-    out.start_us = record.start_us;
-    out.end_us = record.end_us;
-    out.status = record.ending;
-    out.backfilled = record.backfilled;
     out.gpu_index.assign(jobs, -1);
     out.node_offset.reserve(jobs + 1);
     out.node_offset.push_back(0);
@@ -25,6 +22,27 @@ ScheduleArrays schedule_of(const Simulator& simulator) {
         }
         out.node_offset.push_back(static_cast<std::int64_t>(out.node.size()));
     }
+    return out;
+}
+
+void add_times(ScheduleArrays& out, Simulator::Record record) {
+    out.start_us = std::move(record.start_us);
+    out.end_us = std::move(record.end_us);
+    out.status = std::move(record.ending);
+    out.backfilled = std::move(record.backfilled);
+}
+
+}  // namespace
+
+ScheduleArrays schedule_of(const Simulator& simulator) {
+    ScheduleArrays out = allocations_of(simulator);
+    add_times(out, simulator.record());
+    return out;
+}
+
+ScheduleArrays schedule_of(Simulator&& simulator) {
+    ScheduleArrays out = allocations_of(simulator);
+    add_times(out, simulator.take_record());
     return out;
 }
 

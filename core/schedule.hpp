@@ -17,5 +17,7 @@ struct ScheduleArrays {
 };
 
 ScheduleArrays schedule_of(const Simulator& simulator);
+// The same from a simulator that is done and gives away its record.
+ScheduleArrays schedule_of(Simulator&& simulator);
 
 }  // namespace gpuyard

@@ -78,6 +78,7 @@ public:
         std::vector<std::uint32_t> part_count;
     };
     const Record& record() const { return record_; }
+    Record take_record() { return std::move(record_); }
     std::span<const Part> parts_of(JobId job) const {
         const auto i = static_cast<std::size_t>(job);
         return std::span(parts_).subspan(record_.first_part[i], record_.part_count[i]);

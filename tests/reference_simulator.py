@@ -12,7 +12,7 @@ from itertools import pairwise
 
 UNLIMITED = 2**40
 LATEST_US = 2**62
-LARGEST_INPUT_US = 2**53
+LARGEST_INPUT_US = 2**32 * 10**6
 SPLITTING_RULES = ("anywhere", "spread", "random")
 POOL_RULES = ("consolidate", "best-fit", "first-fit", "worst-fit", "first-available")
 BACKFILLS = ("strict", "greedy", "easy", "easy-sjf")

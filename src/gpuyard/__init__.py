@@ -1,1 +1,94 @@
-"""gpuyard: train, prove and deploy schedulers for GPU clusters."""
+"""gpuyard: train, prove and deploy schedulers for GPU clusters.
+
+The public names are loaded when they are first used, so ``import gpuyard`` costs next to nothing.
+"""
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuyard._core import Decision
+    from gpuyard.cluster import Cluster, parse_cluster
+    from gpuyard.config import SimulationConfig
+    from gpuyard.errors import InputError
+    from gpuyard.registry import register
+    from gpuyard.simulate import SimulationResult, simulate
+    from gpuyard.workload import (
+        SynthConfig,
+        Workload,
+        make_workload,
+        read_workload,
+        synthesize,
+        write_workload,
+    )
+
+    __version__: str
+
+__all__ = [
+    "Cluster",
+    "Decision",
+    "InputError",
+    "SimulationConfig",
+    "SimulationResult",
+    "SynthConfig",
+    "Workload",
+    "__version__",
+    "make_workload",
+    "parse_cluster",
+    "read_workload",
+    "register",
+    "simulate",
+    "synthesize",
+    "write_workload",
+]
+
+_HOMES = {
+    "Cluster": "cluster",
+    "Decision": "_core",
+    "InputError": "errors",
+    "SimulationConfig": "config",
+    "SimulationResult": "simulate",
+    "SynthConfig": "workload",
+    "Workload": "workload",
+    "make_workload": "workload",
+    "parse_cluster": "cluster",
+    "read_workload": "workload",
+    "register": "registry",
+    "simulate": "simulate",
+    "synthesize": "workload",
+    "write_workload": "workload",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("gpuyard")
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(f"gpuyard.{_HOMES[name]}"), name)
+    else:
+        raise AttributeError(f"module 'gpuyard' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Keeps ``gpuyard.simulate`` the function.
+
+    Importing a submodule makes the import system bind it to its name in the package. The submodule
+    ``gpuyard.simulate`` would so take the place of the function it is named after.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

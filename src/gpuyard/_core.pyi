@@ -22,7 +22,14 @@ def noisy_estimates(duration_us: _I64, row: _I64, seed: int, sigma: float) -> _I
 
 class ClusterSpec:
     def __init__(
-        self, type: _I32, gpus: _I32, cpus: _I64, memory_mib: _I64, owner: _I32, type_speed: _F64, track_gpus: bool
+        self,
+        type: _I32,
+        gpus: _I32,
+        cpus: _I64,
+        memory_mib: _I64,
+        owner: _I32,
+        type_speed: _F64,
+        track_gpus: bool,
     ) -> None: ...
     @property
     def pool(self) -> _I32: ...

@@ -13,7 +13,7 @@ class SimulationConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     estimates: Estimates = "exact"
-    """What policies are told about run times: the truth, the logged request, the truth with noise, or nothing."""
+    """What policies are told of run times: the truth, the logged request, the truth with noise or nothing."""
     noise_sigma: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Standard deviation of the log of the error of ``noisy`` estimates."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

@@ -21,7 +21,7 @@ class Schedule:
         status: Index into ``STATUS_NAMES``: how the job ended.
         backfilled: Whether it started past a job that ranked before it.
         gpu_index: GPU within its node for a shared job, -1 for others.
-        node_offset: The allocation of entry i is ``node_offset[i]:node_offset[i + 1]`` of the next two arrays.
+        node_offset: Entry i's allocation is ``node_offset[i]:node_offset[i + 1]`` of the next two arrays.
         node: Node ids, ascending within a job.
         node_gpus: GPUs on that node (1 for a shared job, 0 for a CPU-only one).
     """

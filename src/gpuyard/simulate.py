@@ -39,7 +39,7 @@ class SimulationResult:
         policy: Full name of the policy.
         config: Settings of the simulation.
         schedule: When and where each job ran.
-        dropped: Rows of the workload left out because they can never run on the cluster (``oversize = drop``).
+        dropped: Rows left out because they can never run on the cluster (``oversize = drop``).
         elapsed_s: Wall time of the simulation, seconds.
     """
 
@@ -55,7 +55,7 @@ class SimulationResult:
         """All metrics by name (docs/metrics.md); None where the inputs do not tell."""
         return compute_metrics(self.workload, self.cluster, self.schedule)
 
-    def breakdown(self, by: str) -> Any:
+    def breakdown(self, by: str) -> pl.DataFrame:
         """Metrics of each class of jobs; ``by`` is ``priority``, ``group`` or ``gpus``."""
         return compute_breakdown(self.workload, self.cluster, self.schedule, by)
 
@@ -147,26 +147,22 @@ def prepare(
     speeds = np.array([gpu_type.speed for gpu_type in cluster.gpu_types])
     spec = _core.ClusterSpec(**nodes, type_speed=speeds, track_gpus=shared)
     # Names of users become numbers only where a policy can see them: on large workloads that costs time.
-    names_users = not isinstance(policy, PolicySpec) or policy.order not in _core.order_names()
-    columns = _job_columns(workload, cluster, config, names_users or policy.order == "fair-share")
+    order = policy.order if isinstance(policy, PolicySpec) else None
+    with_users = order == "fair-share" or order not in _core.order_names()
+    columns = _job_columns(workload, cluster, config, with_users)
     settings = _core.Settings(
         config.seed, config.kill_at_estimate, config.locality_penalty, config.usage_half_life_s
     )
-    origin_s = workload.metadata.origin_s
-    jobs = _core.JobTable(spec, **columns, origin_s=origin_s)
-    kept, dropped = np.arange(len(workload), dtype=np.int64), np.empty(0, dtype=np.int64)
-    if isinstance(policy, PolicySpec):
-        dropped = _core.never_placeable(spec, jobs, policy.placement)
-    else:
-        dropped = _core.never_placeable(spec, jobs, "anywhere")
+    jobs = _core.JobTable(spec, **columns)
+    placement = policy.placement if isinstance(policy, PolicySpec) else "anywhere"
+    kept = np.arange(len(workload), dtype=np.int64)
+    dropped = _core.never_placeable(spec, jobs, placement)
     if len(dropped):
-        if config.oversize == "error":
-            raise InputError(_oversize_message(workload, cluster, dropped, policy))
+        if config.oversize == "error" or len(dropped) == len(workload):
+            raise InputError(_oversize_message(workload, cluster, dropped, placement))
         kept = np.delete(kept, dropped)
-        if not len(kept):
-            raise InputError(f"none of the {len(workload)} jobs can ever run on cluster {cluster.name}")
-        columns = {key: value[kept] if isinstance(value, np.ndarray) else value for key, value in columns.items()}
-        jobs = _core.JobTable(spec, **columns, origin_s=origin_s)
+        columns = {name: c[kept] if isinstance(c, np.ndarray) else c for name, c in columns.items()}
+        jobs = _core.JobTable(spec, **columns)
     return CoreInputs(spec, jobs, settings, kept, dropped)
 
 
@@ -182,6 +178,7 @@ def _job_columns(
         "duration_us": duration_us,
         "estimate_us": _estimates(workload, config, duration_us, row),
         "gpus": frame["gpus"].to_numpy(),
+        "origin_s": workload.metadata.origin_s,
     }
     for name, default, dtype in (
         ("gpu_milli", 1000, np.int32),
@@ -206,7 +203,7 @@ def _job_columns(
 
 
 def _type_columns(frame: pl.DataFrame, cluster: Cluster) -> dict[str, Any]:
-    """Each distinct list of allowed GPU types, as indices of the cluster's types; -1 where it has none of them."""
+    """Each distinct list of allowed GPU types, as indices of the cluster's; -1 if it has none of them."""
     if frame["gpu_types"].null_count() == len(frame):
         return {}
     joined = frame["gpu_types"].list.join("|")
@@ -246,9 +243,7 @@ def _microseconds_or_endless(seconds: pl.Series) -> Ints:
     return np.where(missing, _core.ENDLESS, microseconds(seconds.fill_null(0.0)))
 
 
-def _oversize_message(
-    workload: Workload, cluster: Cluster, rows: Ints, policy: PolicySpec | Decider
-) -> str:
+def _oversize_message(workload: Workload, cluster: Cluster, rows: Ints, placement: str) -> str:
     job = workload.frame.row(int(rows[0]), named=True)
     label = f"job {rows[0]}" + (f" (source_id {job['source_id']})" if job["source_id"] else "")
     needs = [f"{job['gpus']} GPUs"] if job["gpu_milli"] == 1000 else [f"{job['gpu_milli'] / 1000:g} GPU"]
@@ -256,10 +251,9 @@ def _oversize_message(
     needs += [f"{job['memory_mib']} MiB"] if job["memory_mib"] else []
     needs += [f"of type {' or '.join(job['gpu_types'])}"] if job["gpu_types"] else []
     needs += [f"on the nodes of group {job['group']}"] if job["group"] in cluster.owners else []
-    placement = f" with placement {policy.placement}" if isinstance(policy, PolicySpec) else ""
     others = f", nor can {len(rows) - 1:,} others" if len(rows) > 1 else ""
     return (
         f"{label} of workload {workload.metadata.name} needs {', '.join(needs)} and can never run on cluster "
-        f"{cluster.name}{placement}{others}; use a larger cluster or another placement, or leave such jobs "
-        "out, counted and reported, with --oversize drop"
+        f"{cluster.name} with placement {placement}{others}; use a larger cluster or another placement, "
+        "or leave such jobs out, counted and reported, with --oversize drop"
     )

@@ -109,6 +109,34 @@ def random_window(seed: int) -> Case:
     return Case(nodes, {}, with_submits(rng, jobs, nodes, mix), policy, settings)
 
 
+def random_crowd(seed: int) -> Case:
+    """A case of 65 to 140 small nodes and so many jobs; in half of the cases no two jobs ask for the same.
+
+    The core's indexes hold 64 nodes, jobs or running jobs a word or a block: here there are more of each.
+    """
+    rng = random.Random(seed)
+    size, alike = rng.choice((1, 1, 2)), rng.random() < 0.5
+    nodes = [Node("a100", size, memory_mib=1000 * rng.randint(1, 3)) for _ in range(rng.randint(65, 140))]
+    mix = Mix(
+        limits=False,
+        shared=rng.random() < 0.3,
+        cpu_only=rng.random() < 0.3,
+        types=False,
+        estimates=True,
+        deadlines=True,
+        rows=False,
+        unit_us=1_000_000,
+        durations=rng.choice(((1, 2, 4, 8), tuple(range(1, 30)))),
+        off_grid=rng.random() < 0.3,
+    )
+    placement = rng.choice((*POOL_RULES, "anywhere", "spread"))
+    policy = replace(random_policy(rng, mix.unit_us), placement=placement)
+    settings = random_settings(rng, mix.unit_us)
+    jobs = runnable_jobs(rng, rng.randint(150, 220), mix, nodes, {}, policy, settings)
+    jobs = [replace(job, memory_mib=100 if alike else 100 + 2 * i) for i, job in enumerate(jobs)]
+    return Case(nodes, {}, with_submits(rng, jobs, nodes, mix), policy, settings)
+
+
 def random_nodes(rng: random.Random, count: int, limits: bool, types: bool, owned: bool) -> list[Node]:
     sizes = rng.choice(((8,), (4,), (1,), (4, 8), (2, 3, 5), (0, 1, 7, 9), tuple(range(10))))
     kinds = [

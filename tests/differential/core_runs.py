@@ -1,6 +1,8 @@
 """Runs a random case on the native core, through the public API."""
 
 import polars as pl
+
+from differential.cases import Case
 from gpuyard import _core
 from gpuyard.cluster import Cluster, GpuType, NodeGroup
 from gpuyard.config import SimulationConfig
@@ -9,15 +11,15 @@ from gpuyard.schedule import STATUS_NAMES, Schedule
 from gpuyard.simulate import simulate
 from gpuyard.workload import Workload, make_workload
 from gpuyard.workload.schema import SCHEMA
-
-from differential.cases import Case
 from reference_simulator import Outcome
 
 
 def cluster_of(case: Case) -> Cluster:
     types = tuple(GpuType(name=name, speed=speed) for name, speed in case.speeds.items())
     nodes = tuple(
-        NodeGroup(gpus=node.gpus, type=node.type, cpus=node.cpus, memory_mib=node.memory_mib, owner=node.owner)
+        NodeGroup(
+            gpus=node.gpus, type=node.type, cpus=node.cpus, memory_mib=node.memory_mib, owner=node.owner
+        )
         if node.gpus or node.cpus is not None
         # A node without GPUs must state its CPUs; unlimited ones are 2^40.
         else NodeGroup(
@@ -60,7 +62,7 @@ def config_of(case: Case) -> SimulationConfig:
     settings = case.settings
     told_nothing = settings.estimates == "requested" and all(job.estimate_s is None for job in case.jobs)
     return SimulationConfig(
-        # The API refuses `requested` where nobody requested anything; to the scheduler it is the same as `none`.
+        # The API refuses `requested` where nobody requested anything; a scheduler sees the same under `none`.
         estimates="none" if told_nothing else settings.estimates,
         noise_sigma=settings.noise_sigma,
         seed=settings.seed,

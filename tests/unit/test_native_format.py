@@ -92,6 +92,7 @@ def test_parquet_keeps_the_metadata(tmp_path):
         frame_of([{"submit_s": 7.0, "duration_s": 1.0, "gpus": 1}]),
         name="lab",
         origin_s=100.0,
+        epoch_s=1.6e9,
         source="here",
         history=(step,),
     )
@@ -109,7 +110,7 @@ def test_a_csv_file_names_its_workload_and_its_source(write):
     jobs = read_workload(write(gzip.compress(f"{HEADER}\n5,1,1\n".encode()), "week-7.csv.gz"))
     assert jobs.metadata.name == "week-7"
     assert jobs.metadata.source.endswith("week-7.csv.gz")
-    assert jobs.metadata.origin_s == 5.0
+    assert (jobs.metadata.origin_s, jobs.metadata.epoch_s) == (0.0, 5.0)
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,11 @@ def test_sorting_is_stable_and_rows_keep_their_place_in_the_trace():
     assert jobs.frame["row"].to_list() == [1, 3, 0, 2]
 
 
-def test_the_first_submit_becomes_zero_and_the_origin_remembers_it():
+def test_the_first_submit_becomes_zero_and_the_epoch_remembers_it():
     jobs = make_workload(table(submit_s=[107.5, 100.0], deadline_s=[None, 160.0]), origin_s=1000.0)
     assert jobs.frame["submit_s"].to_list() == [0.0, 7.5]
     assert jobs.frame["deadline_s"].to_list() == [60.0, None]
-    assert jobs.metadata.origin_s == 1100.0
+    assert (jobs.metadata.origin_s, jobs.metadata.epoch_s) == (1000.0, 100.0)
 
 
 def test_shifting_large_clocks_leaves_no_rounding_dust():
@@ -78,7 +78,7 @@ def test_making_a_workload_twice_changes_nothing():
     once = make_workload(table(submit_s=[9.1, 3.3, 4.7], deadline_s=[1.5, None, 99.9]))
     twice = make_workload(once.frame)
     assert twice.frame.equals(once.frame)
-    assert twice.metadata.origin_s == 0.0
+    assert twice.metadata.epoch_s == 0.0
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BACKFILL = "strict"
 DEFAULT_PLACEMENT = "consolidate"
-GRAMMAR = "ORDER[+BACKFILL][+express:T0:K][/PLACEMENT], such as sjf, sjf+easy or wspt+easy+express:600:0.1/spread"
+GRAMMAR = "ORDER[+BACKFILL][+express:T0:K][/PLACEMENT], such as sjf+easy or wspt+easy+express:600:0.1/spread"
 
 
 @dataclass(frozen=True)

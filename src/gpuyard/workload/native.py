@@ -97,6 +97,7 @@ def _read_parquet(path: Path, data: bytes) -> Workload:
         frame,
         name=metadata.name,
         origin_s=metadata.origin_s,
+        epoch_s=metadata.epoch_s,
         source=metadata.source,
         history=metadata.history,
         where=where,

@@ -13,10 +13,9 @@ from gpuyard.errors import InputError
 
 STATUSES = ("completed", "failed", "cancelled", "timeout", "unknown")
 
-MAX_MICROSECONDS = 2**53
-"""Largest input time (docs/simulator.md, section 1)."""
+MAX_TIME_S = 2**32
+"""Largest input time: up to here seconds in float64 and microseconds convert back and forth exactly."""
 
-MAX_TIME_S = MAX_MICROSECONDS / 1e6
 _INT32_MAX = 2**31 - 1
 _MAX_MEMORY_MIB = 2**40
 
@@ -115,7 +114,9 @@ class WorkloadMetadata(BaseModel):
 
     name: str = "workload"
     origin_s: float = 0.0
-    """Seconds that shifting and slicing subtracted: trace time = origin_s + submit_s."""
+    """Offset of a slice from the start of its trace, seconds; 0 for a whole trace."""
+    epoch_s: float = 0.0
+    """What the source's own clock showed at the first submit, seconds."""
     source: str = ""
     """The file it was read from, or the generator."""
     history: tuple[Step, ...] = ()
@@ -166,6 +167,7 @@ def make_workload(
     *,
     name: str = "workload",
     origin_s: float = 0.0,
+    epoch_s: float = 0.0,
     source: str = "",
     history: tuple[Step, ...] = (),
     where: Where | str = "workload",
@@ -173,12 +175,13 @@ def make_workload(
     """Check a table of jobs and bring it into the native form.
 
     Times are rounded to whole microseconds, rows sorted by ``submit_s`` (stable) and all times of the clock
-    shifted so that the first submit is 0; ``origin_s`` grows by the shift.
+    shifted so that the first submit is 0; ``epoch_s`` grows by the shift.
 
     Args:
         frame: Columns of ``SCHEMA``, at least the required ones, in any order and type that converts.
         name: Name of the workload.
-        origin_s: Seconds already subtracted from the trace's clock.
+        origin_s: Offset of the first submit from the start of the trace, if the jobs are a slice of one.
+        epoch_s: What the source's clock showed at time 0 of the frame, seconds.
         source: The file or generator it comes from.
         history: What was done so far.
         where: How to name the input in error messages.
@@ -193,7 +196,9 @@ def make_workload(
     jobs, shift_s = _on_own_clock(checked_frame(frame, where), where)
     if not jobs["submit_s"].is_sorted():
         jobs = jobs.sort("submit_s", maintain_order=True)
-    metadata = WorkloadMetadata(name=name, origin_s=origin_s + shift_s, source=source, history=history)
+    metadata = WorkloadMetadata(
+        name=name, origin_s=origin_s, epoch_s=epoch_s + shift_s, source=source, history=history
+    )
     return Workload(jobs, metadata)
 
 

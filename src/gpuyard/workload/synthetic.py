@@ -100,10 +100,7 @@ def synthesize(config: SynthConfig) -> Workload:
     if config.overestimation is not None:
         columns["estimate_s"] = _estimates(config, durations, config.overestimation)
     step = Step(name="synthesize", settings=config.model_dump(mode="json"))
-    workload = make_workload(pl.DataFrame(columns), name=config.name, source="synthetic", history=(step,))
-    # A generated trace starts at its first job; the gap before it means nothing.
-    metadata = workload.metadata.model_copy(update={"origin_s": 0.0})
-    return Workload(workload.frame, metadata)
+    return make_workload(pl.DataFrame(columns), name=config.name, source="synthetic", history=(step,))
 
 
 def demo_workload() -> Workload:

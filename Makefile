@@ -1,0 +1,55 @@
+# Each target sets up what it needs; the second time it starts at once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+CORE := CMakeLists.txt pyproject.toml $(wildcard core/*)
+CORES := $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: setup demo test test-slow lint bench sanitize clean
+
+setup: $(VENV)/built
+
+$(VENV)/tools: constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || (echo "gpuyard needs Python 3.11 or later: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1)
+	@echo "setting up $(VENV) (once; a minute or two)"
+	@$(PIP) cmake ninja nanobind scikit-build-core
+	@touch $@
+
+$(VENV)/built: $(VENV)/tools $(CORE)
+	@echo "building the core"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) --no-build-isolation -e '.[test]'
+	@touch $@
+
+demo: setup
+	@$(BIN)/gpuyard demo
+
+test: setup
+	@$(BIN)/python -m pytest -n $(CORES) -m "not slow"
+
+test-slow: setup
+	@$(BIN)/python -m pytest -n $(CORES) -m slow
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: setup
+	@$(BIN)/gpuyard bench
+
+# The core with AddressSanitizer and UndefinedBehaviorSanitizer, under the fast tests.
+SANITIZED := build/sanitize
+sanitize: setup
+	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(SANITIZED) -G Ninja -DSANITIZE=ON -DCMAKE_BUILD_TYPE=Debug \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
+	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build $(SANITIZED)
+	@rm -rf $(SANITIZED)/package && mkdir -p $(SANITIZED)/package
+	@cp -r src/gpuyard $(SANITIZED)/package/ && cp $(SANITIZED)/_core*.so $(SANITIZED)/package/gpuyard/
+	@LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 GPUYARD_PACKAGE=$(CURDIR)/$(SANITIZED)/package \
+	  $(BIN)/python -m pytest -p no:cacheprovider -m "not slow" -x
+
+clean:
+	rm -rf build $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

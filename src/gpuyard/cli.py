@@ -1,0 +1,379 @@
+"""The command line. Every verb imports what it needs when it runs, so that ``--help`` is quick."""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, CycloptsError, Parameter
+
+from gpuyard.errors import InputError
+from gpuyard.options import SimulationOptions, SynthOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpuyard.comparison import PolicyRun
+    from gpuyard.workload import Workload
+
+DONE, FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+
+Flag = Parameter(negative=(), show_default=False)
+Json = Annotated[
+    bool, Flag, Parameter(help="Print one JSON document on standard output and nothing else there.")
+]
+ClusterText = Annotated[
+    str | None,
+    Parameter(help="A shorthand such as 64x8 (nodes x GPUs), a preset's name, or a TOML file."),
+]
+
+
+def _version() -> str:
+    import gpuyard
+
+    return gpuyard.__version__
+
+
+app = App(
+    name="gpuyard",
+    help="Simulate and compare schedulers for GPU clusters.",
+    help_epilogue="Exit codes: 0 done, 1 failed, 2 bad usage or bad input.",
+    version=_version,
+    suppress_keyboard_interrupt=False,
+)
+workload_app = App(name="workload", help="Make, list and describe workloads.")
+app.command(workload_app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code.
+
+    Args:
+        arguments: What follows the program's name; None takes the process's own.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = app(
+            arguments,
+            console=_console(),
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_int_as_exit_code_else_zero",
+        )
+        sys.stdout.flush()
+        return int(code)
+    except (InputError, CycloptsError) as error:
+        return _fail(str(error), BAD_INPUT)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes standard output once more at exit; let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except Exception as error:
+        if os.environ.get("GPUYARD_DEBUG"):
+            raise
+        return _fail(f"{_describe(error)} (GPUYARD_DEBUG=1 shows where it happened)", FAILED)
+
+
+def _fail(message: str, code: int) -> int:
+    paragraph = re.sub(r"[\x00-\x1f\x7f]+", " ", message).strip()
+    print(f"error: {paragraph}", file=sys.stderr)
+    return code
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return str(error)
+    return f"unexpected {type(error).__name__}: {error}".rstrip(": ")
+
+
+@app.command(sort_key=1)
+def demo(
+    *,
+    svg: Annotated[Path | None, Parameter(help="Also save what is shown as an SVG picture.")] = None,
+    json: Json = False,
+) -> None:
+    """Compare well-known policies on a small built-in workload. Takes a second."""
+    from gpuyard import demo as story
+    from gpuyard.comparison import comparison_document
+    from gpuyard.tables import COMPARED
+
+    runs = story.run_demo()
+    sentences = story.findings({run.policy: run.metrics for run in runs})
+    if json:
+        _print_json({**comparison_document("demo", runs, ()), "findings": sentences})
+        return
+    console = _console(record=svg is not None, width=100 if svg else None)
+    _show_comparison(console, "demo", runs, COMPARED)
+    for sentence in sentences:
+        console.print(sentence, end="\n\n")
+    console.print("What to try next", style="bold")
+    for what, command in story.NEXT_STEPS:
+        console.print(f"  {command}", style="cyan")
+        console.print(f"      {what}", style="dim")
+    if svg:
+        from gpuyard.terminal import save_picture
+
+        save_picture(console, svg)
+
+
+@app.command(sort_key=2)
+def simulate(
+    workload: Annotated[str, Parameter(help="A file of jobs (docs/formats.md), or demo.")],
+    /,
+    *,
+    cluster: ClusterText = None,
+    policy: Annotated[
+        list[str] | None,
+        Parameter(
+            negative=(),
+            help="ORDER[+BACKFILL][+ADMISSION][/PLACEMENT], such as sjf+easy; repeat it to compare. "
+            "(default: fifo)",
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        Parameter(negative=(), help="Show this metric (docs/metrics.md); repeat it for more."),
+    ] = None,
+    by: Annotated[
+        Literal["priority", "group", "gpus"] | None, Parameter(help="Also show metrics by class of jobs.")
+    ] = None,
+    out: Annotated[Path | None, Parameter(help="Write schedules and metrics into this directory.")] = None,
+    csv: Annotated[bool, Flag, Parameter(help="With --out: schedules as CSV too.")] = False,
+    json: Json = False,
+    options: SimulationOptions = SimulationOptions(),  # noqa: B008  (frozen)
+) -> None:
+    """Replay a workload under one or more policies and compare them.
+
+    Example: gpuyard simulate jobs.csv --cluster 64x8 --policy fifo --policy sjf+easy
+    """
+    from gpuyard.comparison import comparison_document, make_directory, run_policies, write_results
+    from gpuyard.tables import COMPARED, OF_ONE_POLICY
+
+    config = options.config()
+    chosen = _check_metrics(metric or ())
+    if csv and out is None:
+        raise InputError("--csv needs --out DIR, the directory to write to")
+    if out is not None:
+        make_directory(out)
+    runs = run_policies(_workload(workload), _cluster(cluster, workload), policy or ["fifo"], config)
+    if out is not None:
+        write_results(out, workload, runs, csv=csv)
+    if json:
+        document = comparison_document(workload, runs, chosen)
+        if by is not None:
+            for result, run in zip(document["results"], runs, strict=True):
+                result["breakdown"] = {"by": by, "classes": run.result.breakdown(by).to_dicts()}
+        _print_json(document)
+        return
+    console = _console()
+    _show_comparison(console, workload, runs, chosen or (COMPARED if len(runs) > 1 else OF_ONE_POLICY))
+    if by is not None:
+        _show_classes(console, by, runs, chosen)
+    if out is not None:
+        console.print(
+            f"Written to {out}: results.json, and for each policy schedule.parquet and metrics.json"
+        )
+
+
+@workload_app.command(name="list", sort_key=3)
+def list_workloads(*, json: Json = False) -> None:
+    """List file formats, built-in workloads and built-in clusters."""
+    from gpuyard.cluster import preset_clusters
+    from gpuyard.tables import named_table
+    from gpuyard.workload import demo_workload, workload_formats
+
+    kinds = {
+        "format": _first_lines(workload_formats().items()),
+        "workload": _first_lines([("demo", demo_workload)]),
+        "cluster": _first_lines(preset_clusters().items()),
+    }
+    if json:
+        _print_json(
+            {f"{kind}s": [{"name": n, "summary": s} for n, s in named] for kind, named in kinds.items()}
+        )
+        return
+    console = _console()
+    for kind, named in kinds.items():
+        console.print(named_table(kind, named), "", sep="\n")
+
+
+@workload_app.command(sort_key=1)
+def synth(
+    *,
+    out: Annotated[Path, Parameter(help="The file to write: .csv, .csv.gz or .parquet.")],
+    cluster: ClusterText = None,
+    json: Json = False,
+    options: SynthOptions = SynthOptions(),  # noqa: B008  (frozen)
+) -> None:
+    """Make a synthetic workload: Poisson arrivals, a mix of gang sizes, lognormal durations."""
+    from gpuyard.cluster import parse_cluster
+    from gpuyard.workload import synthesize, write_workload
+
+    machines = parse_cluster(cluster) if cluster else None
+    if machines is not None and machines.total_gpus == 0:
+        raise InputError(f"--cluster {cluster}: has no GPUs for the load to refer to")
+    config = options.config(machines.total_gpus if machines else None)
+    jobs = synthesize(config)
+    write_workload(jobs, out)
+    if json:
+        _print_json({"file": str(out), "jobs": len(jobs), "settings": config.model_dump(mode="json")})
+        return
+    load = f"load {config.load:g} for {config.cluster_gpus:,} GPUs"
+    _console().print(f"{out}: {len(jobs):,} jobs at {load}, seed {config.seed}")
+
+
+@workload_app.command(sort_key=2)
+def describe(
+    workload: Annotated[str, Parameter(help="A file of jobs, or demo.")],
+    /,
+    *,
+    cluster: ClusterText = None,
+    json: Json = False,
+) -> None:
+    """Say what is in a workload: jobs, users, durations, gang sizes, load."""
+    from gpuyard.cluster import parse_cluster
+    from gpuyard.tables import description_tables
+    from gpuyard.workload import describe as summarise
+
+    summary = summarise(_workload(workload), parse_cluster(cluster) if cluster else None)
+    if json:
+        _print_json(summary)
+    else:
+        _console().print(description_tables(summary))
+
+
+@app.command(sort_key=4)
+def policies(*, json: Json = False) -> None:
+    """List every order, backfill and placement."""
+    import gpuyard.policies.base as names
+    from gpuyard.registry import registered
+
+    kinds = {kind: registered(kind).values() for kind in ("order", "backfill", "placement")}
+    if json:
+        _print_json({kind: [vars(rule) for rule in rules] for kind, rules in kinds.items()})
+        return
+    from gpuyard.tables import named_table
+
+    console = _console()
+    console.print(f"A policy is {names.GRAMMAR}.", "", sep="\n")
+    for kind, rules in kinds.items():
+        console.print(named_table(kind, ((rule.name, rule.summary) for rule in rules)), "", sep="\n")
+    express = (
+        "a job longer than T0 seconds leaves a share of the GPUs free, K per factor of e that it is longer"
+    )
+    console.print(named_table("admission", [("express:T0:K", express)]))
+
+
+@app.command(sort_key=5)
+def bench(
+    names: Annotated[list[str] | None, Parameter(negative=(), help="Benchmarks to run; all if none.")] = None,
+    /,
+    *,
+    json: Json = False,
+) -> None:
+    """Measure speed, each figure beside that of a peer measured in the same run."""
+    from importlib import import_module
+
+    from gpuyard.registry import lookup
+
+    benchmarks = import_module("gpuyard.bench")
+    known: dict[str, str] = benchmarks.known()
+    for name in names or ():
+        lookup("benchmark", name, known=known)
+    results = benchmarks.run(names or list(known), lambda line: print(line, file=sys.stderr, flush=True))
+    if json:
+        keys = ("name", "value", "unit", "peer", "peer_value", "ratio", "target")
+        _print_json({"results": [{key: getattr(result, key) for key in keys} for result in results]})
+        return
+    from gpuyard.tables import bench_table
+
+    _console().print(bench_table(results))
+
+
+@app.command(sort_key=6)
+def doctor(*, json: Json = False) -> int:
+    """Check the installation and say what to do about what is wrong."""
+    from gpuyard.doctor import run_checks
+
+    checks = run_checks()
+    code = FAILED if any(check.failed for check in checks) else DONE
+    if json:
+        _print_json({"ok": code == DONE, "checks": [vars(check) for check in checks]})
+        return code
+    from gpuyard.tables import doctor_table
+
+    console = _console()
+    console.print(doctor_table(checks))
+    console.print("gpuyard works here." if code == DONE else "gpuyard does not work here as it should.")
+    return code
+
+
+def _workload(source: str) -> "Workload":
+    from gpuyard.workload import demo_workload, read_workload
+
+    return demo_workload() if source == "demo" else read_workload(source)
+
+
+def _cluster(text: str | None, workload: str) -> Any:
+    from gpuyard.cluster import GRAMMAR, parse_cluster
+
+    if text is None and workload != "demo":
+        raise InputError(f"--cluster is missing: which cluster shall run {workload}? Expected {GRAMMAR}")
+    return parse_cluster(text or "demo")
+
+
+def _check_metrics(names: Sequence[str]) -> tuple[str, ...]:
+    from gpuyard.metrics import metrics
+    from gpuyard.registry import lookup
+
+    for name in names:
+        lookup("metric", name, known=metrics())
+    return tuple(dict.fromkeys(names))
+
+
+def _show_comparison(console: "Console", source: str, runs: "list[PolicyRun]", chosen: Sequence[str]) -> None:
+    from gpuyard.metrics import metrics
+    from gpuyard.tables import comparison_notes, comparison_table, single_table
+
+    shown = {name: metrics()[name] for name in chosen}
+    heading, notes = comparison_notes(source, [run.result for run in runs])
+    console.print(heading, "", sep="\n")
+    if len(runs) == 1:
+        console.print(single_table(runs[0].metrics, shown))
+    else:
+        names, values = [run.policy for run in runs], [run.metrics for run in runs]
+        console.print(comparison_table(console, names, values, shown))
+    console.print("", *notes, "", sep="\n", style="dim")
+
+
+def _show_classes(console: "Console", by: str, runs: "list[PolicyRun]", chosen: Sequence[str]) -> None:
+    from gpuyard.metrics import metrics
+    from gpuyard.tables import OF_CLASSES, class_table
+
+    shown = {name: metrics()[name] for name in chosen or OF_CLASSES if metrics()[name].per_class}
+    breakdowns = {run.policy: run.result.breakdown(by).to_dicts() for run in runs}
+    console.print(class_table(console, by, breakdowns, shown))
+
+
+def _first_lines(things: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
+    return [
+        (name, (thing.__doc__ or "").strip().split("\n", 1)[0].replace("``", "")) for name, thing in things
+    ]
+
+
+def _console(**options: Any) -> "Console":
+    from gpuyard.terminal import output
+
+    return output(**options)
+
+
+def _print_json(document: Any) -> None:
+    from gpuyard.quantities import json_text
+
+    print(json_text(document))

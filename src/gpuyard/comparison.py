@@ -1,0 +1,146 @@
+"""Several policies on the same jobs: running them, the result as JSON and as files (docs/formats.md)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import gpuyard
+from gpuyard.cluster import Cluster
+from gpuyard.config import SimulationConfig
+from gpuyard.errors import InputError
+from gpuyard.files import atomic_write
+from gpuyard.metrics import Value
+from gpuyard.policies.base import parse_policy
+from gpuyard.quantities import json_text
+from gpuyard.simulate import SimulationResult, simulate
+from gpuyard.terminal import show_progress
+from gpuyard.workload import Workload
+
+BREAKDOWNS = ("priority", "group", "gpus")
+
+
+@dataclass(frozen=True)
+class PolicyRun:
+    """A policy's simulation and its metrics."""
+
+    result: SimulationResult
+    metrics: dict[str, Value]
+
+    @property
+    def policy(self) -> str:
+        """Full name of the policy."""
+        return self.result.policy
+
+
+def run_policies(
+    workload: Workload, cluster: Cluster, policies: Sequence[str], config: SimulationConfig
+) -> list[PolicyRun]:
+    """Simulate each policy on the same jobs, with progress. A policy named twice runs once.
+
+    Raises:
+        InputError: before anything is simulated if a policy's name is wrong.
+    """
+    specs = {spec.name: spec for spec in map(parse_policy, policies)}
+    runs = []
+    with show_progress(len(workload), len(specs)) as progress:
+        for name, spec in specs.items():
+            result = simulate(workload, cluster, spec, config, progress=progress.start_run(name))
+            runs.append(PolicyRun(result, result.metrics()))
+    return runs
+
+
+def comparison_document(source: str, runs: Sequence[PolicyRun], metrics: Sequence[str]) -> dict[str, Any]:
+    """What ``simulate --json`` prints and ``results.json`` holds.
+
+    Args:
+        source: The workload as the user named it.
+        runs: One for each policy.
+        metrics: Names of the metrics to give; all if empty.
+    """
+    first = runs[0].result
+    return {
+        "workload": source,
+        "cluster": first.cluster.name,
+        "gpuyard_version": gpuyard.__version__,
+        "jobs": len(first.workload),
+        "settings": first.config.model_dump(mode="json"),
+        "results": [
+            {
+                "policy": run.policy,
+                "metrics": {name: run.metrics[name] for name in metrics or run.metrics},
+                "dropped_jobs": len(run.result.dropped),
+                "schedule_hash": run.result.schedule.hash(),
+            }
+            for run in runs
+        ],
+    }
+
+
+def policy_document(source: str, run: PolicyRun) -> dict[str, Any]:
+    """What a policy's ``metrics.json`` holds."""
+    result = run.result
+    breakdowns = {by: result.breakdown(by).to_dicts() for by in BREAKDOWNS}
+    return {
+        "policy": run.policy,
+        "workload": source,
+        "cluster": result.cluster.model_dump(mode="json", exclude_none=True),
+        "gpuyard_version": gpuyard.__version__,
+        "jobs": len(result.workload),
+        "settings": result.config.model_dump(mode="json"),
+        "dropped_jobs": len(result.dropped),
+        "dropped_rows": result.workload.frame["row"].gather(result.dropped).to_list(),
+        "schedule_hash": result.schedule.hash(),
+        "metrics": run.metrics,
+        "breakdowns": breakdowns,
+    }
+
+
+def make_directory(path: Path) -> None:
+    """Create the directory of results, parents included.
+
+    Raises:
+        InputError: if that is not possible.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out {path}: cannot be made a directory ({error.strerror})") from None
+
+
+def write_results(directory: Path, source: str, runs: Sequence[PolicyRun], *, csv: bool) -> None:
+    """Write all files of a comparison; each appears whole or not at all, ``results.json`` last."""
+    for folder, run in zip(_folders(runs), runs, strict=True):
+        home = directory / folder
+        make_directory(home)
+        table = run.result.table()
+        with atomic_write(home / "schedule.parquet") as path:
+            table.write_parquet(path)
+        if csv:
+            with atomic_write(home / "schedule.csv") as path:
+                _without_lists(table).write_csv(path)
+        _write_json(home / "metrics.json", policy_document(source, run))
+    _write_json(directory / "results.json", comparison_document(source, runs, ()))
+
+
+def _write_json(path: Path, document: dict[str, Any]) -> None:
+    with atomic_write(path) as temporary:
+        temporary.write_text(json_text(document) + "\n", encoding="utf-8")
+
+
+def _without_lists(table: pl.DataFrame) -> pl.DataFrame:
+    lists = [name for name, dtype in table.schema.items() if isinstance(dtype, pl.List)]
+    return table.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join("|"))
+
+
+def _folders(runs: Sequence[PolicyRun]) -> list[str]:
+    """A directory's name for each policy: what file systems may not like becomes ``_``."""
+    names: list[str] = []
+    for run in runs:
+        plain = re.sub(r"[^A-Za-z0-9+.-]", "_", run.policy)
+        alike = sum(name == plain or name.startswith(f"{plain}~") for name in names)
+        names.append(f"{plain}~{alike + 1}" if alike else plain)
+    return names

@@ -1,0 +1,148 @@
+"""Options of the command line that stand for settings of a model, and the way from one to the other.
+
+Nothing heavy is imported here: ``--help`` must be quick. An option that was not given is None, and the
+model's own default holds. A test compares the defaults that the help texts state with the models'.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from cyclopts import Parameter
+
+from gpuyard.errors import InputError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from gpuyard.config import SimulationConfig
+    from gpuyard.workload import SynthConfig
+
+    Model = TypeVar("Model", bound=BaseModel)
+
+
+@Parameter(name="*", group="Simulation")
+@dataclass(frozen=True)
+class SimulationOptions:
+    """Settings of a simulation; every policy runs under the same ones."""
+
+    estimates: Annotated[
+        Literal["exact", "requested", "noisy", "none"] | None,
+        Parameter(help="What policies are told about run times. (default: exact)"),
+    ] = None
+    noise_sigma: Annotated[
+        float | None, Parameter(help="Spread of the error of noisy estimates, in logarithms. (default: 1.0)")
+    ] = None
+    seed: Annotated[int | None, Parameter(help="Key of every random draw. (default: 0)")] = None
+    kill_at_estimate: Annotated[
+        bool | None,
+        Parameter(help="End a job when it has run as long as its estimate. (default: False)", negative=()),
+    ] = None
+    locality_penalty: Annotated[
+        float | None,
+        Parameter(help="Slow-down of a gang on twice the fewest nodes: 0.2 = 20 %. (default: 0.0)"),
+    ] = None
+    usage_half_life_s: Annotated[
+        float | None,
+        Parameter(name="--usage-half-life", help="Half-life of usage in fair-share, s. (default: 604800.0)"),
+    ] = None
+    oversize: Annotated[
+        Literal["error", "drop"] | None,
+        Parameter(
+            help="Jobs that can never run on the cluster: refuse, or leave out and report. (default: error)"
+        ),
+    ] = None
+
+    def config(self) -> SimulationConfig:
+        """The settings as the simulator takes them."""
+        from gpuyard.config import SimulationConfig
+
+        return _validated(SimulationConfig, _given(self))
+
+
+@Parameter(name="*", group="Jobs")
+@dataclass(frozen=True)
+class SynthOptions:
+    """What a synthetic workload looks like."""
+
+    jobs: Annotated[int | None, Parameter(help="Number of jobs. (default: 10000)")] = None
+    load: Annotated[
+        float | None,
+        Parameter(help="Work that arrives, as a share of what the cluster can do. (default: 0.9)"),
+    ] = None
+    seed: Annotated[int | None, Parameter(help="Same seed, same jobs, on every machine. (default: 0)")] = None
+    name: Annotated[str | None, Parameter(help="Name of the workload. (default: synthetic)")] = None
+    gang_mix: Annotated[
+        str | None,
+        Parameter(help="GPUs:weight of jobs, by commas. (default: 1:0.7,2:0.1,4:0.15,8:0.05)"),
+    ] = None
+    duration_median_s: Annotated[float | None, Parameter(help="Median duration, s. (default: 600.0)")] = None
+    duration_sigma: Annotated[
+        float | None, Parameter(help="Spread of durations, in logarithms. (default: 1.8)")
+    ] = None
+    duration_min_s: Annotated[float | None, Parameter(help="Shortest duration, s. (default: 10.0)")] = None
+    duration_max_s: Annotated[float | None, Parameter(help="Longest duration, s. (default: 86400.0)")] = None
+    whole_seconds: Annotated[
+        bool | None, Parameter(help="Round times to seconds, as many logs do. (default: False)", negative=())
+    ] = None
+    users: Annotated[int | None, Parameter(help="Number of users. (default: 20)")] = None
+    user_activity: Annotated[
+        Literal["zipf", "uniform"] | None, Parameter(help="How unevenly users submit. (default: zipf)")
+    ] = None
+    groups: Annotated[int | None, Parameter(help="Groups that users belong to in turn. (default: 4)")] = None
+    priority_mix: Annotated[
+        str | None, Parameter(help="priority:weight of jobs, by commas. (default: 1:1)")
+    ] = None
+    overestimation: Annotated[
+        float | None,
+        Parameter(help="Mean of estimate / duration; without it there are no estimates. (default: None)"),
+    ] = None
+
+    def config(self, cluster_gpus: int | None) -> SynthConfig:
+        """The settings as the generator takes them; ``cluster_gpus`` is what the load refers to."""
+        from gpuyard.workload import SynthConfig
+
+        given = _given(self)
+        for mix in ("gang_mix", "priority_mix"):
+            if mix in given:
+                given[mix] = _parse_mix(_option(mix), given[mix])
+        if cluster_gpus is not None:
+            given["cluster_gpus"] = cluster_gpus
+        return _validated(SynthConfig, given)
+
+
+def _given(options: SimulationOptions | SynthOptions) -> dict[str, Any]:
+    return {name: value for name, value in asdict(options).items() if value is not None}
+
+
+def _validated(model: type[Model], given: dict[str, Any]) -> Model:
+    from pydantic import ValidationError
+
+    try:
+        return model(**given)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        message = problem["msg"].removeprefix("Value error, ")
+        if not problem["loc"]:
+            fields = "|".join(name for name in model.model_fields if "_" in name)
+            raise InputError(re.sub(rf"\b({fields})\b", lambda found: _option(found[0]), message)) from None
+        name = str(problem["loc"][0])
+        raise InputError(f"{_option(name)} {given[name]}: {message[0].lower()}{message[1:]}") from None
+
+
+def _option(name: str) -> str:
+    """How a field is written on the command line."""
+    special = {"usage_half_life_s": "--usage-half-life", "cluster_gpus": "the GPUs of --cluster"}
+    return special.get(name, f"--{name.replace('_', '-')}")
+
+
+def _parse_mix(option: str, text: str) -> list[tuple[float, float]]:
+    try:
+        pairs = [tuple(map(float, part.split(":"))) for part in text.split(",")]
+        return [(value, weight) for value, weight in pairs]
+    except ValueError:
+        raise InputError(
+            f"{option} {text!r}: expected value:weight pairs joined by commas, such as 1:0.7,8:0.3"
+        ) from None
