@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "job_order.hpp"
 #include "pending_queue.hpp"
 #include "scan_pass.hpp"
 
@@ -18,43 +19,6 @@ constexpr std::int64_t kProgressEvery = 1 << 15;  // instants
 std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 bool is_easy(const Policy& policy) { return policy.backfill == Backfill::easy || policy.backfill == Backfill::easy_sjf; }
-
-// Jobs by a key, ties in the order given.
-template <class Key>
-std::vector<std::int32_t> sorted_by(const std::vector<Key>& key, std::vector<std::int32_t> jobs) {
-    struct Entry {
-        Key key;
-        std::int32_t job;
-    };
-    std::vector<Entry> entries(jobs.size());
-    std::transform(jobs.begin(), jobs.end(), entries.begin(), [&](std::int32_t job) { return Entry{key[as_index(job)], job}; });
-    std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.key < b.key; });
-    std::transform(entries.begin(), entries.end(), jobs.begin(), [](const Entry& e) { return e.job; });
-    return jobs;
-}
-
-std::vector<std::int32_t> order_of_arrival(const Simulator& simulator) {
-    std::vector<std::int32_t> jobs(simulator.jobs().submit_us.size());
-    std::iota(jobs.begin(), jobs.end(), 0);
-    return jobs;
-}
-
-// The order of all jobs under a static score; empty if that is the order of arrival.
-std::vector<std::int32_t> static_order(const Simulator& simulator, Order order) {
-    if (order == Order::fifo || !is_static(order)) return {};
-    const Moment moment{0, 0, 0, simulator.jobs().origin_s};
-    std::vector<double> scores(simulator.jobs().submit_us.size());
-    for (std::size_t i = 0; i < scores.size(); ++i)
-        scores[i] = score(order, simulator.scored(static_cast<JobId>(i), 0.0), moment);
-    return sorted_by(scores, order_of_arrival(simulator));
-}
-
-// The order in which easy-sjf tries jobs behind the head: by estimate, ties in the policy's order.
-std::vector<std::int32_t> estimate_order(const Simulator& simulator, Order order) {
-    std::vector<std::int32_t> jobs = static_order(simulator, order);
-    if (jobs.empty()) jobs = order_of_arrival(simulator);
-    return sorted_by(simulator.jobs().estimate_us, std::move(jobs));
-}
 
 // A class of waiting jobs with one demand: they fit or do not fit together, at one allocation.
 struct JobClass {

@@ -52,7 +52,7 @@ def _on_placement(values: Mapping[str, Metrics]) -> str:
     placed, counted = (values[name]["mean_wait_s"] for name in (FIFO, COUNTING))
     return (
         f"Nodes matter: first come, first served makes jobs wait {duration(placed)} on average when gangs "
-        f"are kept on as few nodes as possible, {_compare(placed, counted)} {duration(counted)} that "
+        f"are kept on as few nodes as possible, {_ratio(placed, counted)} {duration(counted)} that "
         "counting free GPUs wherever they are (fifo/anywhere) would have you expect."
     )
 
@@ -97,8 +97,5 @@ def short_name(policy: str) -> str:
     return "+".join([order, *options])
 
 
-def _compare(value: float, other: float) -> str:
-    if other <= 0 or value <= 0:
-        return "not the"
-    ratio = value / other
-    return f"{number(ratio)} times the" if ratio >= 1 else f"1/{number(1 / ratio)} of the"
+def _ratio(value: float, other: float) -> str:
+    return f"{number(value / other)} times the" if other > 0 else "not the"

@@ -33,6 +33,8 @@ WIDEST = 10_000
 """Columns enough to measure any table at its natural width."""
 NARROWEST = len("+express:600:0.1")
 """Columns that a policy's name needs at least, on several lines."""
+STACKED_ROOM = 25
+"""Columns of a policy's name in a table of one row a metric and policy."""
 MARK = "*"
 BEST = "bold green"
 
@@ -88,7 +90,7 @@ def _stacked_table(policies: Sequence[str], values: Sequence[Values], metrics: M
         table.add_section()
         cells = _metric_column(name, metric.direction, values, short=True)
         for index, (policy, cell) in enumerate(zip(policies, cells, strict=True)):
-            table.add_row("" if index else metric_label(name), Text(policy), cell)
+            table.add_row("" if index else metric_label(name), _folded(policy, STACKED_ROOM), cell)
     return table
 
 

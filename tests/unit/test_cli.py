@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -469,3 +470,21 @@ def test_help_states_the_models_defaults(options: type, model: Any) -> None:
         if isinstance(default, tuple):
             default = ",".join(f"{value:g}:{weight:g}" for value, weight in default)
         assert stated[1] == str(default), name
+
+
+def test_bench_prints_what_was_measured_beside_its_peer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"name": "replay", "value": 2.5, "unit": "s", "peer": "simpy", "peer_value": 50.0, "ratio": 20.0}
+
+    def measure(names: list[str], progress: Callable[[str], None]) -> list[SimpleNamespace]:
+        progress(f"measuring {', '.join(names)}")
+        return [SimpleNamespace(**values, target=None)]
+
+    fake = SimpleNamespace(known=lambda: {"replay": "a replay", "steps": "steps"}, run=measure)
+    monkeypatch.setitem(sys.modules, "gpuyard.bench", fake)
+    code, out, err = run("bench", "replay", "--json")
+    assert (code, err) == (0, "measuring replay\n")
+    assert document(out) == {"results": [values | {"target": None}]}
+    code, out, err = run("bench")
+    assert (code, err) == (0, "measuring replay, steps\n")
+    assert "simpy" in out
+    assert_refused(*run("bench", "repley"), ["did you mean 'replay'?"])
