@@ -13,8 +13,8 @@ CHUNK = 100
 FAST_CASES = 1_500
 ALL_CASES = 12_000
 FAST_CROWDS = range(24)
-# With and without backfill, and each quick for the reference.
-FAST_WINDOWS = (3, 5, 6, 13)
+# With and without backfill, under all kinds of estimates, and each quick for the reference.
+FAST_WINDOWS = (3, 5, 9, 11, 12, 15, 18, 25)
 
 
 def assert_same(kind: str, seed: int, case: Case) -> None:

@@ -1,7 +1,7 @@
 """Workloads: one job table, its native files, generators and descriptions."""
 
 from gpuyard.workload.describe import describe
-from gpuyard.workload.formats import read_workload, workload_formats
+from gpuyard.workload.formats import import_trace, read_workload, workload_formats
 from gpuyard.workload.native import write_workload
 from gpuyard.workload.schema import SCHEMA, Step, Where, Workload, WorkloadMetadata, make_workload
 from gpuyard.workload.synthetic import SynthConfig, demo_workload, synthesize
@@ -15,6 +15,7 @@ __all__ = [
     "WorkloadMetadata",
     "demo_workload",
     "describe",
+    "import_trace",
     "make_workload",
     "read_workload",
     "synthesize",

@@ -1,44 +1,75 @@
-"""Recognising a file's format and reading it.
+"""Recognising the format of files and reading them.
 
 A format is one file in this package with a class registered as ``workload-format``:
 
     @register("workload-format", "slurm-sacct")
     class SlurmSacct:
         '''Output of sacct --parsable2.'''
+        Options = SacctOptions                                    # optional: a frozen pydantic model
         @staticmethod
-        def recognises(head: bytes) -> bool: ...
+        def role_of(head: bytes, name: str) -> str | None: ...    # "jobs", "machines", ..., None = not mine
         @staticmethod
-        def read(path: Path) -> Workload: ...
+        def read(files, log, options) -> Trace: ...
 
 Nothing else needs to be touched: the package's modules are all loaded before a file is read.
 """
 
-import gzip
 import importlib
 import pkgutil
-import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gpuyard.cluster import Cluster
 from gpuyard.errors import InputError
 from gpuyard.registry import lookup, registered
+from gpuyard.workload.chunks import read_head
+from gpuyard.workload.importing import ImportLog, ImportReport
 from gpuyard.workload.schema import Workload
 
-HEAD_BYTES = 64 * 1024
-_GZIP_MAGIC = b"\x1f\x8b"
+JOBS = "jobs"
+"""The role of the file that lists jobs, which every format needs."""
+
+TraceFiles = Mapping[str, Sequence[Path]]
+"""Files by their role."""
+
+
+class NoOptions(BaseModel):
+    """For formats that can be read in one way only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a reader makes of its files: the jobs and, where the files tell, the cluster."""
+
+    workload: Workload
+    cluster: Cluster | None = None
+
+
+@dataclass(frozen=True)
+class ImportedTrace:
+    """A trace with the account of its import."""
+
+    workload: Workload
+    cluster: Cluster | None
+    report: ImportReport
 
 
 class WorkloadFormat(Protocol):
     """What a registered format offers. Its docstring's first line describes it to users."""
 
     @staticmethod
-    def recognises(head: bytes) -> bool:
-        """Whether a file that starts so (decompressed, at most ``HEAD_BYTES``) is of this format."""
+    def role_of(head: bytes, name: str) -> str | None:
+        """What a file is to this format, by how its content starts and its name; None if it is not of it."""
 
     @staticmethod
-    def read(path: Path) -> Workload:
-        """Read the whole file; raise InputError for what is wrong with it."""
+    def read(files: TraceFiles, log: ImportLog, options: Any) -> Trace:
+        """Read the files; every row read is a job, merged into one, or rejected in ``log``."""
 
 
 def workload_formats() -> Mapping[str, WorkloadFormat]:
@@ -49,30 +80,80 @@ def workload_formats() -> Mapping[str, WorkloadFormat]:
     return registered("workload-format")
 
 
-def read_workload(path: str | Path, format: str | None = None) -> Workload:
-    """Read a workload from a file.
+def read_workload(path: str | Path, format: str | None = None, **options: Any) -> Workload:
+    """Read a workload from a file of any known format.
 
     Args:
         path: The file, possibly gzip-compressed.
-        format: Name of a registered format; None recognises it from the file's content.
+        format: Name of a format; None recognises it from the file's content.
+        options: Of the format.
 
     Raises:
         InputError: if the file cannot be read, is of no known format, or holds something invalid.
     """
-    path = Path(path)
+    return import_trace([path], format, **options).workload
+
+
+def import_trace(
+    paths: Sequence[str | Path], format: str | None = None, *, strict: bool = True, **options: Any
+) -> ImportedTrace:
+    """Read a trace from its files and say what became of every row.
+
+    Args:
+        paths: The files that belong together, in any order, possibly gzip-compressed.
+        format: Name of a format; None recognises it from the files' content.
+        strict: Refuse what is ambiguous instead of assuming something.
+        options: Of the format.
+
+    Raises:
+        InputError: naming the file and the line or key, what is wrong and what to do.
+    """
+    files = [Path(path) for path in paths]
+    heads = [read_head(path) for path in files]
+    for path, head in zip(files, heads, strict=True):
+        if not head.strip():
+            raise InputError(f"{path}: is empty; a workload needs a header and at least one job")
+    name, roles = _recognise(files, heads, format)
+    chosen: WorkloadFormat = registered("workload-format")[name]
+    by_role: dict[str, list[Path]] = {}
+    for path, role in zip(files, roles, strict=True):
+        by_role.setdefault(role, []).append(path)
+    log = ImportLog(strict=strict)
+    trace = chosen.read(by_role, log, _options(name, chosen, options))
+    report = log.report(name, [path.name for path in files], len(trace.workload))
+    return ImportedTrace(trace.workload, trace.cluster, report)
+
+
+def _recognise(files: Sequence[Path], heads: Sequence[bytes], wanted: str | None) -> tuple[str, list[str]]:
+    """The format of the files and the role of each of them."""
     formats = workload_formats()
-    head = read_bytes(path, HEAD_BYTES)
-    if not head:
-        raise InputError(f"{path}: is empty; a workload needs a header and at least one job")
-    if format is not None:
-        chosen: WorkloadFormat = lookup("workload-format", format)
-        return chosen.read(path)
-    matches = [name for name, candidate in formats.items() if candidate.recognises(head)]
-    if len(matches) > 1:
-        raise InputError(f"{path}: could be {' or '.join(matches)}; say which with format=...")
-    if not matches:
-        raise InputError(f"{path}: {_unrecognised(head)}. Known formats: {', '.join(formats)}")
-    return formats[matches[0]].read(path)
+    candidates = formats if wanted is None else {wanted: lookup("workload-format", wanted)}
+    matches: dict[str, list[str]] = {}
+    for name, candidate in candidates.items():
+        roles = [candidate.role_of(head, path.name) for path, head in zip(files, heads, strict=True)]
+        if wanted is not None and len(files) == 1:
+            roles = [roles[0] or JOBS]  # the user knows; the reader will say what it does not find
+        if JOBS in roles and None not in roles:
+            matches[name] = [role for role in roles if role is not None]
+    if len(matches) == 1:
+        return next(iter(matches.items()))
+    names = ", ".join(str(path) for path in files)
+    if matches:
+        raise InputError(f"{names}: could be {' or '.join(matches)}; say which with format (--format)")
+    if wanted is not None:
+        raise InputError(f"{names}: not all of them are files of format {wanted}, or none lists jobs")
+    raise InputError(f"{names}: {_unrecognised(heads[0])}. Known formats: {', '.join(formats)}")
+
+
+def _options(name: str, chosen: WorkloadFormat, values: Mapping[str, Any]) -> BaseModel:
+    model: type[BaseModel] = getattr(chosen, "Options", NoOptions)
+    try:
+        return model(**values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(map(str, problem["loc"]))
+        known = ", ".join(model.model_fields) or "none"
+        raise InputError(f"format {name}, option {key}: {problem['msg']}; its options: {known}") from None
 
 
 def _unrecognised(head: bytes) -> str:
@@ -83,26 +164,3 @@ def _unrecognised(head: bytes) -> str:
         f"is of no known format. Its first line is {first[:80]!r}; the native CSV has a header "
         "with the columns submit_s, duration_s, gpus, separated by commas"
     )
-
-
-def read_bytes(path: Path, size: int = -1) -> bytes:
-    """The file's content, decompressed if it is gzip; at most ``size`` bytes of it if that is not negative.
-
-    Raises:
-        InputError: if the file is missing, a directory, unreadable, or a damaged gzip file.
-    """
-    try:
-        with path.open("rb") as file:
-            if file.read(2) != _GZIP_MAGIC:
-                file.seek(0)
-                return file.read(size)
-        with gzip.open(path) as compressed:
-            return compressed.read(size)
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: is a directory; give a file") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: is a damaged or cut-off gzip file ({error}); fetch it again") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None

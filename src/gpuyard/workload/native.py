@@ -10,7 +10,9 @@ from pydantic import ValidationError
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write
 from gpuyard.registry import register
-from gpuyard.workload.formats import read_bytes
+from gpuyard.workload.chunks import open_bytes
+from gpuyard.workload.formats import JOBS, NoOptions, Trace, TraceFiles
+from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.schema import COLUMNS, Where, Workload, WorkloadMetadata, make_workload
 
 _PARQUET_MAGIC = b"PAR1"
@@ -23,16 +25,22 @@ class NativeFormat:
     """The native job table: CSV (also gzip-compressed) or parquet with the columns of docs/formats.md."""
 
     @staticmethod
-    def recognises(head: bytes) -> bool:
-        """Parquet by its magic; CSV if its header has one of the required columns."""
-        required = {column.name for column in COLUMNS if column.required}
-        return head.startswith(_PARQUET_MAGIC) or not required.isdisjoint(_header(head))
+    def role_of(head: bytes, name: str) -> str | None:
+        """Parquet by its magic; CSV if its header has a column of ours that no other format has."""
+        ours = not {"submit_s", "duration_s"}.isdisjoint(_header(head))
+        return JOBS if head.startswith(_PARQUET_MAGIC) or ours else None
 
     @staticmethod
-    def read(path: Path) -> Workload:
-        """Read either form; parquet also brings back the metadata."""
-        data = read_bytes(path)
-        return _read_parquet(path, data) if data.startswith(_PARQUET_MAGIC) else _read_csv(path, data)
+    def read(files: TraceFiles, log: ImportLog, options: NoOptions) -> Trace:
+        """Read either form; parquet also brings back the metadata. A row is right, or the file is refused."""
+        if len(files[JOBS]) > 1:
+            raise InputError(f"{files[JOBS][1]}: the native format is one file; merge workloads instead")
+        path = files[JOBS][0]
+        with open_bytes(path) as file:
+            data = file.read()
+        workload = _read_parquet(path, data) if data.startswith(_PARQUET_MAGIC) else _read_csv(path, data)
+        log.read(len(workload))
+        return Trace(workload)
 
 
 def write_workload(workload: Workload, path: str | Path) -> None:

@@ -1,0 +1,145 @@
+"""The account that every import gives of itself: what was read, kept, rejected, repaired and assumed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ConfigDict
+
+from gpuyard.errors import InputError
+
+FIRST_LINES = 5
+"""How many places of a finding are named."""
+
+
+class Finding(BaseModel):
+    """Rows of the input with one thing in common."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reason: str
+    rows: int
+    first: tuple[str, ...] = ()
+    """Where the first of them are, such as ``jobs.csv:17``."""
+
+
+class ImportReport(BaseModel):
+    """What became of every row: ``rows_read = jobs + merged + all rejected``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: str
+    files: tuple[str, ...]
+    rows_read: int
+    jobs: int
+    merged: int
+    """Rows that went into a job together with others: steps, attempts, events, tasks."""
+    rejected: tuple[Finding, ...] = ()
+    repaired: tuple[Finding, ...] = ()
+    assumed: tuple[str, ...] = ()
+    """Units and conventions that the files do not state."""
+
+
+@dataclass
+class _Tally:
+    rows: int = 0
+    first: list[str] = field(default_factory=list)
+
+
+class ImportLog:
+    """Where a reader writes down what it does with each row.
+
+    Args:
+        strict: Refuse what is ambiguous instead of assuming something.
+    """
+
+    def __init__(self, *, strict: bool = True) -> None:
+        self.strict = strict
+        self.rows_read = 0
+        self.merged = 0
+        self._rejected: dict[str, _Tally] = {}
+        self._repaired: dict[str, _Tally] = {}
+        self._assumed: dict[str, None] = {}
+
+    def read(self, rows: int) -> None:
+        """Count rows of the input, whatever becomes of them."""
+        self.rows_read += rows
+
+    def merge(self, rows: int) -> None:
+        """Count rows that became part of a job that has another row already."""
+        self.merged += rows
+
+    def reject(self, reason: str, file: str, lines: Iterable[int]) -> None:
+        """Rows that become no job, and why. ``lines`` are their line numbers in ``file``."""
+        _add(self._rejected, reason, file, lines)
+
+    def repair(self, reason: str, file: str, lines: Iterable[int]) -> None:
+        """Rows that were changed to become a valid job."""
+        _add(self._repaired, reason, file, lines)
+
+    def assume(self, text: str) -> None:
+        """A unit or convention that the input does not state."""
+        self._assumed[text] = None
+
+    def ambiguous(self, what: str, assumption: str, remedy: str) -> None:
+        """Something that can be read in two ways: refused if strict, else assumed.
+
+        Args:
+            what: What is ambiguous, and where.
+            assumption: How it is read if not strict.
+            remedy: How to say what it is.
+
+        Raises:
+            InputError: if strict.
+        """
+        if self.strict:
+            raise InputError(f"{what}; {remedy}, or import leniently to assume that {assumption}")
+        self.assume(f"{what}: assumed that {assumption}")
+
+    def report(self, format: str, files: Iterable[str], jobs: int) -> ImportReport:
+        """The account, which must balance.
+
+        Raises:
+            InputError: if no job is left.
+            AssertionError: if a reader lost a row without a word.
+        """
+        rejected = sum(tally.rows for tally in self._rejected.values())
+        if self.rows_read != jobs + self.merged + rejected:
+            raise AssertionError(
+                f"format {format} lost rows: read {self.rows_read}, but {jobs} jobs, {self.merged} merged "
+                f"and {rejected} rejected"
+            )
+        return ImportReport(
+            format=format,
+            files=tuple(files),
+            rows_read=self.rows_read,
+            jobs=jobs,
+            merged=self.merged,
+            rejected=_findings(self._rejected),
+            repaired=_findings(self._repaired),
+            assumed=tuple(self._assumed),
+        )
+
+    def nothing_left(self, source: str) -> InputError:
+        """The error for an input of which no job is left, with the reasons."""
+        reasons = "; ".join(
+            f"{finding.rows} rows: {finding.reason} (first at {finding.first[0]})"
+            for finding in _findings(self._rejected)
+            if finding.first
+        )
+        return InputError(f"{source}: no job is left of {self.rows_read} rows. {reasons or 'It has no rows'}")
+
+
+def _add(tallies: dict[str, _Tally], reason: str, file: str, lines: Iterable[int]) -> None:
+    places = [int(line) for line in lines]
+    if not places:
+        return
+    tally = tallies.setdefault(reason, _Tally())
+    tally.rows += len(places)
+    room = FIRST_LINES - len(tally.first)
+    if room > 0:
+        tally.first += [f"{file}:{line}" for line in sorted(places)[:room]]
+
+
+def _findings(tallies: dict[str, _Tally]) -> tuple[Finding, ...]:
+    ordered = sorted(tallies.items(), key=lambda item: -item[1].rows)
+    return tuple(Finding(reason=reason, rows=t.rows, first=tuple(t.first)) for reason, t in ordered)
