@@ -15,8 +15,8 @@ from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.schema import Step, Where, make_workload
 
 FIELDS = (
-    "job", "submit", "wait", "run", "procs", "cpu_s", "used_kb", "requested_procs", "requested_s", "requested_kb",
-    "status", "user", "unix_group", "executable", "queue", "partition", "preceding", "think_s",
+    "job", "submit", "wait", "run", "procs", "cpu_s", "used_kb", "requested_procs", "requested_s",
+    "requested_kb", "status", "user", "unix_group", "executable", "queue", "partition", "preceding", "think_s",
 )  # fmt: skip
 WIDTHS = (18, 19, 21)
 """18 fields in the standard; some logs carry one or three more behind them, which are not read."""
@@ -76,9 +76,8 @@ def _jobs(path: Path, lines: pl.DataFrame, header: dict[str, str], log: ImportLo
     log.read(rows.height)
     fields = rows["text"].str.replace_all(r"\s+", " ")
     width = fields.str.count_matches(" ", literal=True) + 1
-    log.reject(
-        f"another number of fields than {WIDTHS}", path.name, rows.filter(~width.is_in(WIDTHS))["line"]
-    )
+    kept = width.is_in(WIDTHS)
+    log.reject("not 18, 19 or 21 fields", path.name, rows.filter(~kept)["line"])
     if (width == 21).any():
         log.assume("21 columns: submit times are taken as they are, fields 19 to 21 are not read")
     if (width == 19).any():
