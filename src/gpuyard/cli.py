@@ -278,17 +278,11 @@ def bench(
     json: Json = False,
 ) -> None:
     """Measure speed, each figure beside that of a peer measured in the same run."""
-    from importlib import import_module
+    from gpuyard.bench import run
 
-    from gpuyard.registry import lookup
-
-    benchmarks = import_module("gpuyard.bench")
-    known: dict[str, str] = benchmarks.known()
-    for name in names or ():
-        lookup("benchmark", name, known=known)
-    results = benchmarks.run(names or list(known), lambda line: print(line, file=sys.stderr, flush=True))
+    results = run(names or (), lambda line: print(line, file=sys.stderr, flush=True))
     if json:
-        keys = ("name", "value", "unit", "peer", "peer_value", "ratio", "target")
+        keys = ("name", "value", "unit", "peer", "peer_value", "ratio", "target", "met")
         _print_json({"results": [{key: getattr(result, key) for key in keys} for result in results]})
         return
     from gpuyard.tables import bench_table

@@ -33,8 +33,6 @@ WIDEST = 10_000
 """Columns enough to measure any table at its natural width."""
 NARROWEST = len("+express:600:0.1")
 """Columns that a policy's name needs at least, on several lines."""
-STACKED_ROOM = 25
-"""Columns of a policy's name in a table of one row a metric and policy."""
 MARK = "*"
 BEST = "bold green"
 
@@ -79,19 +77,25 @@ def comparison_table(
             table.add_row(_folded(policy, room), *(column[index] for column in columns))
         return table
 
-    return _first_that_fits(console, build) or _stacked_table(policies, values, metrics)
+    return _first_that_fits(console, build) or _stacked_table(console, policies, values, metrics)
 
 
-def _stacked_table(policies: Sequence[str], values: Sequence[Values], metrics: Mapping[str, Any]) -> Table:
+def _stacked_table(
+    console: Console, policies: Sequence[str], values: Sequence[Values], metrics: Mapping[str, Any]
+) -> Table:
     """One row a metric and policy, for many metrics or narrow terminals."""
-    table = plain_table("metric", "policy", "value", right=(2,))
-    table.columns[1].overflow = "fold"
-    for name, metric in metrics.items():
-        table.add_section()
-        cells = _metric_column(name, metric.direction, values, short=True)
-        for index, (policy, cell) in enumerate(zip(policies, cells, strict=True)):
-            table.add_row("" if index else metric_label(name), _folded(policy, STACKED_ROOM), cell)
-    return table
+
+    def build(room: int) -> Table:
+        table = plain_table("metric", "policy", "value", right=(2,))
+        table.columns[1].overflow = "fold"
+        for name, metric in metrics.items():
+            table.add_section()
+            cells = _metric_column(name, metric.direction, values, short=True)
+            for index, (policy, cell) in enumerate(zip(policies, cells, strict=True)):
+                table.add_row("" if index else metric_label(name), _folded(policy, room), cell)
+        return table
+
+    return build(max(NARROWEST, _room(console, build(0))))
 
 
 def class_table(
@@ -129,16 +133,21 @@ def _first_that_fits(console: Console, build: Callable[[bool, int], Table]) -> T
         build: Makes the table, given whether units are short, and the room for a policy's name.
     """
 
-    def excess(table: Table) -> int:
-        width = console.measure(table, options=console.options.update(width=WIDEST)).maximum
-        return width - console.width
-
     for short in (False, True):
         table = build(short, WIDEST)
-        if excess(table) <= 0:
+        if _width(console, table) <= console.width:
             return table
-    room = len("policy") - excess(build(True, 0))
+    room = _room(console, build(True, 0))
     return build(True, room) if room >= NARROWEST else None
+
+
+def _width(console: Console, table: Table) -> int:
+    return console.measure(table, options=console.options.update(width=WIDEST)).maximum
+
+
+def _room(console: Console, nameless: Table) -> int:
+    """Columns that a table built without policies' names leaves for them."""
+    return console.width - _width(console, nameless) + len("policy")
 
 
 def _folded(policy: str, room: int) -> Text:
@@ -302,14 +311,20 @@ def doctor_table(checks: Iterable[Any]) -> Table:
 
 def bench_table(results: Iterable[Any]) -> Table:
     """Benchmarks, each beside its peer (``gpuyard.bench.BenchResult``)."""
-    table = plain_table(
-        "benchmark", "value", "unit", "peer", "peer's value", "ratio", "target", right=(1, 4, 5, 6)
-    )
+    table = plain_table("benchmark", "value", "unit", "ratio", "target", "met", "peer", right=(1, 3, 4))
+    table.columns[0].overflow = "fold"
+    verdicts = {None: Text("-"), True: Text("yes", style="green"), False: Text("no", style="bold red")}
     for result in results:
-        peer_value = "-" if result.peer_value is None else number(result.peer_value)
-        ratio = "-" if result.ratio is None else number(result.ratio)
-        target = "-" if result.target is None else number(result.target)
+        bound = "<=" if result.lower_is_better else ">="
+        target = "-" if result.target is None else f"{bound} {result.target:g}"
+        peer = f"{result.peer}: {rough(result.peer_value)}"
         table.add_row(
-            result.name, number(result.value), result.unit, result.peer or "-", peer_value, ratio, target
+            result.name,
+            rough(result.value),
+            result.unit,
+            number(result.ratio),
+            target,
+            verdicts[result.met],
+            peer,
         )
     return table

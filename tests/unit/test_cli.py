@@ -4,9 +4,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -15,7 +14,7 @@ import pytest
 from gpuyard import cli, comparison, doctor
 from gpuyard.config import SimulationConfig
 from gpuyard.options import SimulationOptions, SynthOptions
-from gpuyard.registry import registered
+from gpuyard.registry import lookup, registered
 from gpuyard.workload import SynthConfig, read_workload
 
 HEADER = "submit_s,duration_s,gpus"
@@ -473,18 +472,28 @@ def test_help_states_the_models_defaults(options: type, model: Any) -> None:
 
 
 def test_bench_prints_what_was_measured_beside_its_peer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = {"name": "replay", "value": 2.5, "unit": "s", "peer": "simpy", "peer_value": 50.0, "ratio": 20.0}
+    from gpuyard import bench
 
-    def measure(names: list[str], progress: Callable[[str], None]) -> list[SimpleNamespace]:
-        progress(f"measuring {', '.join(names)}")
-        return [SimpleNamespace(**values, target=None)]
+    def measure() -> Iterator[bench.BenchResult]:
+        yield bench.BenchResult("replay", 2.5, "s", "SimPy", 50.0, target=0.1, lower_is_better=True)
 
-    fake = SimpleNamespace(known=lambda: {"replay": "a replay", "steps": "steps"}, run=measure)
-    monkeypatch.setitem(sys.modules, "gpuyard.bench", fake)
+    monkeypatch.setattr(bench, "_load", lambda: None)
+    monkeypatch.setattr(bench, "registered", lambda kind: {"replay": measure})
+    monkeypatch.setattr(bench, "lookup", lambda kind, name: lookup(kind, name, known={"replay": measure}))
     code, out, err = run("bench", "replay", "--json")
-    assert (code, err) == (0, "measuring replay\n")
-    assert document(out) == {"results": [values | {"target": None}]}
-    code, out, err = run("bench")
-    assert (code, err) == (0, "measuring replay, steps\n")
-    assert "simpy" in out
+    assert (code, err) == (0, "replay: 0.05x SimPy\n")
+    wanted = {"name": "replay", "value": 2.5, "unit": "s", "peer": "SimPy", "peer_value": 50.0, "ratio": 0.05}
+    assert document(out) == {"results": [wanted | {"target": 0.1, "met": True}]}
+    _, out, _ = run("bench")
+    assert out.splitlines()[-1].split() == [
+        "replay",
+        "2.50",
+        "s",
+        "0.05",
+        "<=",
+        "0.1",
+        "yes",
+        "SimPy:",
+        "50.0",
+    ]
     assert_refused(*run("bench", "repley"), ["did you mean 'replay'?"])

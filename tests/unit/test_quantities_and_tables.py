@@ -1,7 +1,6 @@
 """Values in words, and tables that fit where they are shown."""
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gpuyard import demo
+from gpuyard.bench import BenchResult
 from gpuyard.metrics import metrics
 from gpuyard.quantities import duration, json_text, metric_label, metric_text, number, plural, rough
 from gpuyard.tables import COMPARED, bench_table, best_entries, comparison_table
@@ -97,7 +97,7 @@ def render(table: Table, width: int) -> list[str]:
 def test_a_comparison_shows_every_name_and_value_whole_at_any_width(width: int) -> None:
     console = Console(width=width)
     values: list[dict[str, Any]] = [
-        dict.fromkeys(COMPARED, 86_399.0 * (index + 1)) for index in range(len(demo.POLICIES))
+        dict.fromkeys(COMPARED, 0.9 * (index + 1)) for index in range(len(demo.POLICIES))
     ]
     shown = {name: metrics()[name] for name in COMPARED}
     lines = render(comparison_table(console, demo.POLICIES, values, shown), width)
@@ -148,11 +148,16 @@ def test_short_names_leave_out_the_defaults_only() -> None:
     assert {name: demo.short_name(name) for name in names} == names
 
 
-def test_benchmarks_without_a_peer_have_dashes() -> None:
-    result = SimpleNamespace(
-        name="steps", value=1234.5, unit="steps/s", peer=None, peer_value=None, ratio=None, target=None
-    )
-    assert render(bench_table([result]), 100)[-1].split() == ["steps", "1,234", "steps/s", "-", "-", "-", "-"]
+def test_benchmarks_say_whether_their_targets_were_met() -> None:
+    results = [
+        BenchResult("steps", 1234.5, "steps/s", "peer", 10.0),
+        BenchResult("jobs", 30.0, "jobs/s", "peer", 10.0, target=4.0),
+        BenchResult("memory", 1.0, "GB", "peer", 10.0, target=0.5, lower_is_better=True),
+    ]
+    rows = [line.split() for line in render(bench_table(results), 100)[2:]]
+    assert rows[0] == ["steps", "1,230", "steps/s", "123", "-", "-", "peer:", "10.0"]
+    assert rows[1][3:7] == ["3.00", ">=", "4", "no"]
+    assert rows[2][3:7] == ["0.10", "<=", "0.5", "yes"]
 
 
 def test_long_work_away_from_a_terminal_prints_plain_lines(

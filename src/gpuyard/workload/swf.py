@@ -16,7 +16,8 @@ from gpuyard.workload.schema import Step, Where, make_workload
 
 FIELDS = (
     "job", "submit", "wait", "run", "procs", "cpu_s", "used_kb", "requested_procs", "requested_s",
-    "requested_kb", "status", "user", "unix_group", "executable", "queue", "partition", "preceding", "think_s",
+    "requested_kb", "status", "user", "unix_group", "executable", "queue", "partition", "preceding",
+    "think_s",
 )  # fmt: skip
 WIDTHS = (18, 19, 21)
 """18 fields in the standard; some logs carry one or three more behind them, which are not read."""
