@@ -38,7 +38,7 @@ struct QueueRun {
     std::vector<std::int32_t> demands;
     std::int64_t waiting = 0;       // jobs
     std::size_t waiting_demands = 0;
-    bool touched = false;           // something happened to it at this instant
+    bool touched = false;           // something happened to it since its last pass
     Rank blocked_rank = kNoRank;    // strict: nothing that ranks behind can start until a job finishes
     Shadow shadow;
     JobId shadow_head = -1;         // the job the shadow was computed for; -1 = not valid
@@ -155,10 +155,8 @@ std::vector<std::int32_t> NativeRun::make_groups() {
 void NativeRun::run(const Progress& progress) {
     std::int64_t instants = 0;
     while (simulator_.next_instant(*this)) {
-        for (QueueRun& queue : queues_) {
+        for (QueueRun& queue : queues_)
             if (needs_pass(queue)) pass(queue);
-            queue.touched = false;
-        }
         if (++instants % kProgressEvery == 0 && progress) progress(simulator_.finished());
     }
     for (const QueueRun& queue : queues_)
@@ -184,7 +182,8 @@ void NativeRun::arrived(JobId job) {
 
 bool NativeRun::needs_pass(const QueueRun& queue) const {
     if (queue.waiting == 0) return false;
-    // Scores that change with time may change the order at any instant; overdue jobs may move the shadow time.
+    // Scores that change with time may change the order at any instant; overdue jobs may move the shadow time. Else only events
+    // matter to a queue, and the starts of its last pass: those may move where a job that was tried before them would go.
     return queue.touched || !static_order_ || (is_easy(policy_) && queue.shadow.time() < simulator_.now());
 }
 
@@ -193,6 +192,7 @@ void NativeRun::start(JobId job, const Allocation& allocation, bool backfilled) 
     pending_.erase(job);
     if (by_estimate_) by_estimate_->erase(job);
     --current_->waiting;
+    current_->touched = is_easy(policy_) || gated();
     if (--waiting_of_[as_index(simulator_.jobs().demand[as_index(job)])] == 0) --current_->waiting_demands;
     // A backfilled job is in the shadow already; one that ranks before the head is not.
     if (!backfilled) current_->shadow_head = -1;
@@ -210,6 +210,7 @@ Shadow& NativeRun::shadow_of(JobId head) {
 
 void NativeRun::pass(QueueRun& queue) {
     current_ = &queue;
+    queue.touched = false;
     if (!queue.by_class) return scan(queue);
     if (policy_.backfill == Backfill::greedy) return fill(queue, -1, kNoRank);
     const Ranked head = gated() ? start_in_order_gated(queue) : start_in_order(queue);
