@@ -49,7 +49,7 @@ sanitize: setup
 	@cp -r src/gpuyard $(SANITIZED)/package/ && cp $(SANITIZED)/_core*.so $(SANITIZED)/package/gpuyard/
 	@LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 GPUYARD_PACKAGE=$(CURDIR)/$(SANITIZED)/package \
-	  $(BIN)/python -m pytest -p no:cacheprovider -m "not slow" -x
+	  $(BIN)/python -m pytest -p no:cacheprovider -m "not slow"
 
 clean:
 	rm -rf build $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from gpuyard.bench import BenchResult
@@ -101,12 +101,12 @@ def measure_simpy() -> dict[str, float]:
     env = simpy.Environment()
     counter = simpy.Container(env, capacity=gpus, init=gpus)
 
-    def job(duration_s: float, size: int) -> Iterator[Any]:
+    def job(duration_s: float, size: int) -> Generator[Any]:
         yield counter.get(size)
         yield env.timeout(duration_s)
         yield counter.put(size)
 
-    def arrivals() -> Iterator[Any]:
+    def arrivals() -> Generator[Any]:
         for submit_s, duration_s, size in jobs:
             yield env.timeout(submit_s - env.now)
             env.process(job(duration_s, size))

@@ -132,7 +132,6 @@ def _first_that_fits(console: Console, build: Callable[[bool, int], Table]) -> T
         console: Where it will be shown.
         build: Makes the table, given whether units are short, and the room for a policy's name.
     """
-
     for short in (False, True):
         table = build(short, WIDEST)
         if _width(console, table) <= console.width:

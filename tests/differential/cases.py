@@ -137,6 +137,43 @@ def random_crowd(seed: int) -> Case:
     return Case(nodes, {}, with_submits(rng, jobs, nodes, mix), policy, settings)
 
 
+def random_queues(seed: int) -> Case:
+    """A case of a busy queue, and of another whose jobs do nothing to the busy one but move the clock.
+
+    Every queue makes a pass at every instant. A pass before which nothing happened to its queue may still
+    start a job: the starts of the last pass may have changed where a job that they passed over would go.
+    So that this happens, some jobs are long and some short, few are as large as a node, and nodes differ.
+    """
+    rng = random.Random(seed)
+    sizes = rng.choice(((4,), (8,), (4, 8), (3, 5, 8)))
+    nodes = [Node(rng.choice(TYPES[:2]), rng.choice(sizes)) for _ in range(rng.randint(2, 5))]
+    policy = replace(
+        random_policy(rng, 1_000_000),
+        order=rng.choice(("fifo", "lifo", "ljf", "laf", "f3", "priority")),  # others make a pass at any rate
+        placement=rng.choice((*PLACEMENTS, *["worst-fit", "spread"] * 3)),
+    )
+    if policy.express is None:
+        policy = replace(policy, backfill=rng.choice(("easy", "easy-sjf")))
+    busy = [
+        Job(
+            submit_s=rng.choice((0, 0, 0, rng.randrange(100), rng.randrange(300))) * 1.0,
+            duration_s=rng.choice((2, 5, 20, 100, 300)) * rng.choice((1.0, 1.1)),
+            gpus=rng.choice((1, 1, 1, 2, 2, 3, sizes[0], nodes[0].gpus, nodes[-1].gpus)),
+            estimate_s=rng.choice((None, 5.0, 20.0, 100.0, 400.0)),
+            priority=rng.randrange(3),
+        )
+        for _ in range(rng.randint(15, 40))
+    ]
+    tick_s = rng.choice((1.7, 3.3, 7.9))
+    ticks = [Job(tick_s * (i + 1), 0.1, 1, group="clock", estimate_s=0.1) for i in range(100)]
+    jobs = sorted(busy + ticks, key=lambda job: job.submit_s)
+    jobs[0] = replace(jobs[0], submit_s=0.0)
+    settings = replace(random_settings(rng, 1_000_000), estimates=rng.choice(("exact", "requested")))
+    return Case(
+        [*nodes, Node("t4", 1, owner="clock")], {TYPES[1]: rng.choice(SPEEDS)}, jobs, policy, settings
+    )
+
+
 def random_nodes(rng: random.Random, count: int, limits: bool, types: bool, owned: bool) -> list[Node]:
     sizes = rng.choice(((8,), (4,), (1,), (4, 8), (2, 3, 5), (0, 1, 7, 9), tuple(range(10))))
     kinds = [

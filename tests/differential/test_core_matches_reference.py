@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 import reference_simulator
-from differential.cases import Case, random_case, random_crowd, random_window
+from differential.cases import Case, random_case, random_crowd, random_queues, random_window
 from differential.core_runs import run_core, run_core_by_snapshots
 from reference_simulator import Outcome
 
@@ -13,6 +13,7 @@ CHUNK = 100
 FAST_CASES = 1_500
 ALL_CASES = 12_000
 FAST_CROWDS = range(24)
+FAST_QUEUES = 300
 # With and without backfill, under all kinds of estimates, and each quick for the reference.
 FAST_WINDOWS = (3, 5, 9, 11, 12, 15, 18, 25)
 
@@ -45,6 +46,11 @@ def test_random_cases_agree_to_the_last_bit(first: int) -> None:
     assert_all_same(random_case, range(first, first + CHUNK))
 
 
+@pytest.mark.parametrize("first", range(0, FAST_QUEUES, CHUNK))
+def test_queues_that_share_only_the_clock_agree_to_the_last_bit(first: int) -> None:
+    assert_all_same(random_queues, range(first, first + CHUNK))
+
+
 @pytest.mark.parametrize("seed", FAST_CROWDS)
 def test_crowds_of_nodes_and_kinds_of_jobs_agree_to_the_last_bit(seed: int) -> None:
     assert_all_same(random_crowd, [seed])
@@ -59,6 +65,12 @@ def test_long_queues_agree_to_the_last_bit(seed: int) -> None:
 @pytest.mark.parametrize("first", range(FAST_CASES, ALL_CASES, CHUNK))
 def test_many_more_random_cases_agree_to_the_last_bit(first: int) -> None:
     assert_all_same(random_case, range(first, first + CHUNK))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(FAST_QUEUES, 3_000, CHUNK))
+def test_many_more_queues_agree_to_the_last_bit(first: int) -> None:
+    assert_all_same(random_queues, range(first, first + CHUNK))
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ def nodes(various: bool, limited: bool) -> st.SearchStrategy[Node]:
     return st.builds(
         Node,
         type=st.sampled_from(TYPES if various else TYPES[:1]),
-        gpus=st.sampled_from((1, 2, 4, 0, 3)),
+        gpus=st.sampled_from((1, 2, 4, 3, 4, 2, 0)),
         cpus=st.sampled_from((None, 2, 4, 8) if limited else (None,)),
         memory_mib=st.sampled_from((None, 100, 250) if limited else (None,)),
         owner=st.sampled_from((None, None, *OWNERS) if various else (None,)),
@@ -31,7 +31,7 @@ def nodes(various: bool, limited: bool) -> st.SearchStrategy[Node]:
 @st.composite
 def jobs(draw: st.DrawFn, various: bool, limited: bool) -> Job:
     """A job whose `submit_s` is the time since the job before it."""
-    gpus = draw(st.sampled_from((1, 2, 3, 4, 5, 0, 8)))
+    gpus = draw(st.sampled_from((1, 2, 3, 4, 5, 1, 0, 8)))
     duration_s = draw(st.sampled_from((1.0, 2.0, 3.0, 5.0, 10.0, 40.0, 0.000001, 2.5)))
     factor = draw(st.sampled_from((1.0, 2.0, 0.5, 10.0, None)))
     return Job(
@@ -88,10 +88,22 @@ def cases(
     cluster = draw(st.lists(nodes(various, limited), min_size=1, max_size=4))
     types = draw(speeds)
     chosen, how = draw(policy), draw(simulation)
-    fewest = draw(st.sampled_from((1, 4, 8)))
     kept: list[Job] = []
-    for job in draw(st.lists(jobs(various, limited), min_size=fewest, max_size=12)):
-        if can_ever_start(cluster, types, job, len(kept), chosen.placement, how.seed):
-            kept.append(replace(job, submit_s=kept[-1].submit_s + job.submit_s if kept else 0.0))
-    fits_always = Job(0.0, 1.0, 0, group=cluster[0].owner or "")
-    return Case(cluster, types, kept or [fits_always], chosen, how)
+    for job in draw(st.lists(jobs(various, limited), min_size=draw(st.sampled_from((1, 4, 8))), max_size=12)):
+        submit_s = kept[-1].submit_s + job.submit_s if kept else 0.0
+        kept.append(replace(runnable(job, cluster, types, len(kept), chosen, how), submit_s=submit_s))
+    return Case(cluster, types, kept, chosen, how)
+
+
+def runnable(
+    job: Job, cluster: list[Node], types: dict[str, float], row: int, policy: Policy, how: Settings
+) -> Job:
+    """The job itself, or if it can never start one like it that asks for less."""
+    modest = replace(job, cpus=0, memory_mib=0, gpu_types=None, group=cluster[0].owner or "")
+    smaller = [replace(modest, gpus=gpus, gpu_milli=1000) for gpus in range(job.gpus - 1, -1, -1)]
+    can_start = (
+        choice
+        for choice in (job, modest, *smaller)
+        if can_ever_start(cluster, types, choice, row, policy.placement, how.seed)
+    )
+    return next(can_start)

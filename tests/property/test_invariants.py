@@ -98,7 +98,7 @@ def test_shifting_submits_and_deadlines_by_a_constant_changes_nothing(case: Case
         submit_s=(frame["submit_s"].to_numpy() * 1e6 + shift_us) / 1e6,
         deadline_s=(frame["deadline_s"].to_numpy() * 1e6 + shift_us) / 1e6,
     ).fill_nan(None)
-    shifted = make_workload(later, origin_s=-shift_us / 1e6)
+    shifted = make_workload(later)
     assert run(case, shifted).schedule.hash() == run(case).schedule.hash()
 
 

@@ -30,7 +30,12 @@ class Express:
     k: float
 
     def __str__(self) -> str:
-        return f"express:{self.t0_s:g}:{self.k:g}"
+        return f"express:{_plain(self.t0_s)}:{_plain(self.k)}"
+
+
+def _plain(number: float) -> str:
+    """The shortest text that reads back as the number, without a plus, which separates the parts of a name."""
+    return repr(float(number)).removesuffix(".0").replace("e+", "e")
 
 
 @dataclass(frozen=True)

@@ -48,10 +48,12 @@ def read_head(path: Path) -> bytes:
         return file.read(HEAD_BYTES)
 
 
-def text_chunks(path: Path) -> Iterator[tuple[int, bytes]]:
+def text_chunks(path: Path, *, quoted: bool = True) -> Iterator[tuple[int, bytes]]:
     """Whole lines in pieces of about ``CHUNK_BYTES``, each with the number of its first line (from 1).
 
-    A piece never ends inside double quotes.
+    Args:
+        path: The file.
+        quoted: Whether double quotes may hold line breaks; then a piece never ends inside them.
     """
     line = 1
     with open_bytes(path) as file:
@@ -59,7 +61,7 @@ def text_chunks(path: Path) -> Iterator[tuple[int, bytes]]:
         while data := file.read(CHUNK_BYTES):
             data = rest + data
             cut = data.rfind(b"\n") + 1
-            if cut == 0 or data.count(b'"', 0, cut) % 2:
+            if cut == 0 or (quoted and data.count(b'"', 0, cut) % 2):
                 rest = data
                 continue
             rest = data[cut:]
@@ -71,7 +73,7 @@ def text_chunks(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def line_chunks(path: Path) -> Iterator[pl.DataFrame]:
     """The lines of a file in pieces: ``line``, its number, and ``text``, stripped; blank lines left out."""
-    for first_line, data in text_chunks(path):
+    for first_line, data in text_chunks(path, quoted=False):
         text = pl.Series("text", data.decode("utf-8", errors="replace").split("\n"), dtype=pl.String)
         line = pl.int_range(first_line, first_line + len(text), dtype=pl.Int64, eager=True).alias("line")
         frame = pl.DataFrame([line, text.str.strip_chars()])

@@ -1,0 +1,96 @@
+"""How long jobs run: four distributions, all within a shortest and a longest duration."""
+
+import math
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from gpuyard.workload.generators.base import Positive, Shape, read_shape
+from gpuyard.workload.generators.draws import Floats, each, lognormals, uniforms
+
+_DURATION_STREAM = 17
+_IS_TAIL_STREAM = 40
+_TAIL_STREAM = 41
+
+TailIndex = Annotated[float, Field(ge=0.01, le=100)]
+
+
+class Lognormal(Shape):
+    """exp(normal) with the median and sigma of the workload, clipped to its bounds."""
+
+    kind: Literal["lognormal"] = "lognormal"
+
+
+class UniformDurations(Shape):
+    """Uniform between the bounds."""
+
+    kind: Literal["uniform"] = "uniform"
+
+
+class Pareto(Shape):
+    """Pareto between the bounds (bounded, not clipped): P(longer than x) falls as x^-alpha."""
+
+    kind: Literal["pareto"] = "pareto"
+    alpha: TailIndex = 1.1
+    """Below 1 the longest jobs hold most of the work."""
+
+
+class HeavyTail(Shape):
+    """A lognormal body and a bounded Pareto tail."""
+
+    kind: Literal["heavy-tail"] = "heavy-tail"
+    tail_share: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Share of jobs in the tail."""
+    tail_from_s: Positive = 3600.0
+    """Where the tail begins, seconds."""
+    alpha: TailIndex = 0.9
+    """P(longer than x) in the tail falls as x^-alpha."""
+
+
+Durations = Annotated[
+    Annotated[Lognormal | UniformDurations | Pareto | HeavyTail, Field(discriminator="kind")],
+    BeforeValidator(read_shape),
+]
+
+
+def draw_durations(
+    shape: Shape, seed: int, jobs: int, *, median_s: float, sigma: float, low_s: float, high_s: float
+) -> Floats:
+    """Independent durations, seconds.
+
+    Args:
+        shape: The distribution.
+        seed: Key of the draws.
+        jobs: How many.
+        median_s: Median of the lognormal ones.
+        sigma: Standard deviation of their natural logarithm.
+        low_s: Shortest duration.
+        high_s: Longest duration.
+    """
+    if isinstance(shape, UniformDurations):
+        drawn = low_s + uniforms(seed, _DURATION_STREAM, jobs) * (high_s - low_s)
+    elif isinstance(shape, Pareto):
+        drawn = bounded_pareto(uniforms(seed, _DURATION_STREAM, jobs), shape.alpha, low_s, high_s)
+    else:
+        drawn = lognormals(seed, _DURATION_STREAM, jobs, math.log(median_s), sigma)
+    if isinstance(shape, HeavyTail):
+        in_tail = uniforms(seed, _IS_TAIL_STREAM, jobs) < shape.tail_share
+        start_s = min(max(shape.tail_from_s, low_s), high_s)
+        tail = bounded_pareto(uniforms(seed, _TAIL_STREAM, jobs), shape.alpha, start_s, high_s)
+        drawn = np.where(in_tail, tail, drawn)
+    clipped: Floats = np.clip(drawn, low_s, high_s)
+    return clipped
+
+
+def bounded_pareto(draws: Floats, alpha: float, low: float, high: float) -> Floats:
+    """The quantile function low * (1 - u (1 - (low/high)^alpha))^(-1/alpha)."""
+    kept = 1.0 - math.pow(low / high, alpha)
+    values: Floats = low * each(lambda x: math.pow(x, -1.0 / alpha), 1.0 - draws * kept)
+    return values
+
+
+def log_uniform(draws: Floats, low: float, high: float) -> Floats:
+    """The quantile function exp(log low + u (log high - log low))."""
+    start, width = math.log(low), math.log(high) - math.log(low)
+    return each(math.exp, start + draws * width)

@@ -1,0 +1,118 @@
+"""Names of policies: ORDER[+BACKFILL][+ADMISSION][/PLACEMENT]."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuyard.errors import InputError
+from gpuyard.policies.base import Express, PolicySpec, parse_policy
+from gpuyard.registry import registered
+
+
+@pytest.mark.parametrize(
+    ("name", "full_name"),
+    [
+        ("fifo", "fifo+strict/consolidate"),
+        ("sjf+easy", "sjf+easy/consolidate"),
+        ("sjf/spread", "sjf+strict/spread"),
+        ("  fifo+greedy/anywhere ", "fifo+greedy/anywhere"),
+        ("wspt+easy+express:600:0.1", "wspt+easy+express:600:0.1/consolidate"),
+        ("wspt+express:600:0.1", "wspt+strict+express:600:0.1/consolidate"),
+        ("fair-share+easy-sjf+express:1e3:2/first-fit", "fair-share+easy-sjf+express:1000:2/first-fit"),
+        ("random+greedy/random", "random+greedy/random"),
+    ],
+)
+def test_what_a_name_leaves_out_is_filled_in(name: str, full_name: str) -> None:
+    assert parse_policy(name).name == full_name
+
+
+def test_a_name_is_taken_apart() -> None:
+    expected = PolicySpec("sjf", "easy", Express(600.0, 0.1), "spread")
+    assert parse_policy("sjf+easy+express:600:0.1/spread") == expected
+
+
+@given(
+    st.sampled_from(sorted(registered("order"))),
+    st.sampled_from(sorted(registered("backfill"))),
+    st.none() | st.builds(Express, st.floats(1e-6, 1e15, exclude_min=True), st.floats(0, 1e9)),
+    st.sampled_from(sorted(registered("placement"))),
+)
+def test_a_full_name_reads_back_as_the_same_policy(
+    order: str, backfill: str, admission: Express | None, placement: str
+) -> None:
+    spec = PolicySpec(order, backfill, admission, placement)
+    assert parse_policy(spec.name) == spec
+    assert parse_policy(spec.name).name == spec.name
+
+
+@pytest.mark.parametrize(
+    ("name", "unknown", "suggestion"),
+    [
+        ("sjff+easy", "unknown order 'sjff'", "did you mean 'sjf+easy'?"),
+        ("fifo+eazy", "unknown backfill 'eazy'", "did you mean 'fifo+easy'?"),
+        (
+            "fifo+easy/consolidated",
+            "unknown placement 'consolidated'",
+            "did you mean 'fifo+easy/consolidate'?",
+        ),
+        ("fairshare", "unknown order 'fairshare'", "did you mean 'fair-share'?"),
+        ("qqqq", "unknown order 'qqqq'", "known: fifo, lifo, sjf"),
+        ("", "unknown order ''", "known: fifo"),
+        ("fifo/", "unknown placement ''", "known: consolidate"),
+        ("fifo+", "unknown backfill ''", "known: strict"),
+        ("FIFO", "unknown order 'FIFO'", "fifo"),
+    ],
+)
+def test_an_unknown_part_is_named_and_a_close_one_suggested(name: str, unknown: str, suggestion: str) -> None:
+    with pytest.raises(InputError) as error:
+        parse_policy(name)
+    assert unknown in str(error.value)
+    assert suggestion in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["srtf", "las", "tiresias", "gittins", "qssf", "multifactor", "drf", "power-aware"]
+)
+def test_orders_that_are_not_there_yet_are_refused_by_name(name: str) -> None:
+    with pytest.raises(InputError, match=f"unknown order '{name}'"):
+        parse_policy(name)
+
+
+def test_conservative_backfill_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match="unknown backfill 'conservative'"):
+        parse_policy("fifo+conservative")
+
+
+@pytest.mark.parametrize(
+    "option", ["express", "express:600", "express:600:", "express:a:b", "express:1:2:3", "express:ten:1"]
+)
+def test_an_express_lane_without_two_numbers_is_refused_with_an_example(option: str) -> None:
+    with pytest.raises(InputError, match=r"express:T0:K with two numbers, such as express:600:0\.1"):
+        parse_policy(f"fifo+easy+{option}")
+
+
+@pytest.mark.parametrize(
+    "option", ["express:0:1", "express:-1:1", "express:1:-0.5", "express:nan:1", "express:1:inf"]
+)
+def test_an_express_lane_with_impossible_numbers_is_refused(option: str) -> None:
+    with pytest.raises(InputError, match="express needs T0 > 0 seconds and K >= 0"):
+        parse_policy(f"fifo+{option}")
+
+
+def test_two_express_lanes_are_refused() -> None:
+    with pytest.raises(InputError, match="two admission rules"):
+        parse_policy("fifo+easy+express:600:0.1+express:60:1")
+
+
+@pytest.mark.parametrize("name", ["fifo+easy+greedy", "fifo+express:1:1+easy"])
+def test_parts_in_a_wrong_place_are_refused_with_the_grammar(name: str) -> None:
+    with pytest.raises(InputError, match=r"cannot read .*ORDER\[\+BACKFILL\]"):
+        parse_policy(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "uses"),
+    [("fifo", False), ("sjf", True), ("fifo+easy", True), ("fifo+greedy", False), ("fifo+express:1:1", True)],
+)
+def test_a_policy_says_whether_it_needs_estimates(name: str, uses: bool) -> None:
+    assert parse_policy(name).uses_estimates is uses
