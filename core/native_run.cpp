@@ -101,7 +101,7 @@ private:
     std::optional<PendingQueue> by_estimate_;  // if easy-sjf is searched by class
     std::vector<std::int64_t> waiting_of_;     // jobs, by demand
     // Scanning passes.
-    Rank at_ = -1;
+    Ranked at_;  // the last job given out
     std::vector<Candidate> candidates_;
     std::vector<double> scores_;
     std::vector<std::size_t> by_score_;  // a heap, the first on top
@@ -330,11 +330,9 @@ Candidate NativeRun::candidate_of(JobId job) const {
 
 bool NativeRun::next(Candidate& out) {
     if (static_order_) {
-        const Ranked next = pending_.next(current_->group, at_);
-        if (!next) return false;
-        at_ = next.rank;
-        out = candidate_of(next.job);
-        return true;
+        at_ = at_ ? pending_.behind(current_->group, at_.job) : pending_.first(current_->group);
+        if (at_) out = candidate_of(at_.job);
+        return static_cast<bool>(at_);
     }
     if (by_score_.empty()) return false;
     std::pop_heap(by_score_.begin(), by_score_.end(), [&](std::size_t a, std::size_t b) { return ranks_behind(a, b); });
@@ -359,7 +357,7 @@ void NativeRun::rank_by_score(const QueueRun& queue) {
     QueueColumns columns;
     columns.now_us = simulator_.now();
     const Moment moment = simulator_.moment();
-    for (Ranked at = pending_.first(queue.group); at; at = pending_.next(queue.group, at.rank)) {
+    for (Ranked at = pending_.first(queue.group); at; at = pending_.behind(queue.group, at.job)) {
         const JobId job = at.job;
         const std::int32_t user = simulator_.jobs().user_of(as_index(job));
         const Scored scored = simulator_.scored(job, usage_of(user));
@@ -386,7 +384,7 @@ bool NativeRun::anything_fits(const QueueRun& queue) {
 
 void NativeRun::scan(QueueRun& queue) {
     if (!anything_fits(queue)) return;
-    at_ = -1;
+    at_ = {};
     if (!static_order_) rank_by_score(queue);
     ScanPass(*this, policy_, simulator_.settings(), placer_, simulator_.state(), simulator_.now()).run(misfits_, marked_, allocation_);
 }

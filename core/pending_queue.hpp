@@ -36,6 +36,12 @@ public:
     Rank rank_of(JobId job) const { return place_of_[static_cast<std::size_t>(job)].rank; }
 
     Ranked first(std::size_t group) const { return groups_[group].first; }
+    // The first that ranks behind a job of the group, which need not wait itself.
+    Ranked behind(std::size_t group, JobId job) const {
+        const Group& g = groups_[group];
+        const auto position = static_cast<std::size_t>(place_of_[static_cast<std::size_t>(job)].position);
+        return ranked_at(g, g.shape.next(words_.data() + g.first_word, position + 1));
+    }
     // The first that ranks behind `above`.
     Ranked next(std::size_t group, Rank above) const {
         const Group& g = groups_[group];

@@ -10,10 +10,8 @@ from gpuyard.errors import InputError
 from gpuyard.workload.chunks import csv_chunks, read_head
 from gpuyard.workload.formats import JOBS, TraceFiles
 from gpuyard.workload.importing import ImportLog
+from gpuyard.workload.row_checks import MAX_COUNT, finite_or_null, keep_valid
 from gpuyard.workload.schema import MAX_TIME_S, STATUSES, Step, Where, Workload, make_workload
-
-MAX_COUNT = 2**31 - 1
-"""Largest number of GPUs or CPUs of a job."""
 
 NO_VALUE = ("None", "none", "NULL", "null", "NaN", "nan", "NaT", "N/A", "Unknown")
 """How logs write that they know nothing, besides leaving the field empty."""
@@ -87,14 +85,9 @@ def only_file(files: TraceFiles, role: str = JOBS) -> Path:
     return files[role][0]
 
 
-def without(frame: pl.DataFrame, rules: Iterable[Rule], path: Path, log: ImportLog) -> pl.DataFrame:
+def without(frame: pl.DataFrame, rules: Sequence[Rule], path: Path, log: ImportLog) -> pl.DataFrame:
     """The rows that no rule rejects; the first rule that fits a row gives its reason."""
-    for reason, condition in rules:
-        bad = _fits(frame, condition)
-        if bad.any():
-            log.reject(reason, path.name, frame.filter(bad)["line"])
-            frame = frame.filter(~bad)
-    return frame
+    return keep_valid(frame, rules, path.name, log)
 
 
 def note_repairs(frame: pl.DataFrame, rules: Iterable[Rule], path: Path, log: ImportLog) -> None:
@@ -167,8 +160,7 @@ def bad_arrival(name: str) -> list[Rule]:
 
 def number(name: str) -> pl.Expr:
     """A text field as a finite number, null if it is none."""
-    value = pl.col(name).cast(pl.Float64, strict=False)
-    return pl.when(value.is_finite()).then(value)
+    return finite_or_null(pl.col(name))
 
 
 def bad_count(name: str, low: int = 0) -> Rule:

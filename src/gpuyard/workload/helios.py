@@ -39,7 +39,8 @@ GPU_NUMBERS = "gpu-numbers"
 """The role of cluster_gpu_number.csv: GPUs of every virtual cluster, day by day."""
 
 COLUMNS = (
-    "job_id", "user", "vc", "gpu_num", "cpu_num", "state", "submit_time", "start_time", "end_time", "duration",
+    "job_id", "user", "vc", "gpu_num", "cpu_num", "state", "submit_time", "start_time", "end_time",
+    "duration",
 )  # fmt: skip
 GPUS_PER_NODE = 8
 """In all four clusters (SC'21, table 1); the sizes of virtual clusters are multiples of it."""

@@ -115,5 +115,6 @@ class _Text:
                 f"{self._path}, line {self.line}: the file ends here ({what}); it is cut off, fetch it again"
             )
         return InputError(
-            f"{self._path}, line {self.line}: cannot be read as JSON ({what}; found {found!r}); correct the file"
+            f"{self._path}, line {self.line}: cannot be read as JSON ({what}; found {found!r}); "
+            "correct the file or give its format"
         )

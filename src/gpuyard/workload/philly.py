@@ -200,7 +200,8 @@ def _text(value: Any) -> str | None:
 
 
 def _count(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and abs(value) < 2**53 else None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < 2**53 else None
 
 
 def _length(value: Any) -> int:

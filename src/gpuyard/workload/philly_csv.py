@@ -27,7 +27,7 @@ COLUMNS = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 
 @register("workload-format", "philly-csv")
 class PhillyCsvFormat:
-    """Philly as CSV (Pollux): timestamp, duration, num_gpus, gpu_time, cluster; the machine tables optional."""
+    """Philly as CSV (Pollux): timestamp, duration, num_gpus, gpu_time, cluster; machine tables optional."""
 
     @staticmethod
     def role_of(head: bytes, name: str) -> str | None:

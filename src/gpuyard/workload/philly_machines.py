@@ -69,8 +69,8 @@ def _from_machines(path: Path, log: ImportLog) -> Cluster:
         memory = _MEMORY.fullmatch(fields[2]) if len(fields) == 3 else None
         if memory is None or int(memory[1]) == 0:
             raise InputError(
-                f"{path}, line {line}: is {','.join(fields)[:60]!r}, expected a machine, its number of GPUs and "
-                "the memory of one, such as m31,8,24GB; correct it"
+                f"{path}, line {line}: is {','.join(fields)[:60]!r}, expected a machine, its number of "
+                "GPUs and the memory of one, such as m31,8,24GB; correct it"
             )
         key = (whole_cell(path, line, "number of GPUs", fields[1]), int(memory[1]))
         counts[key] = counts.get(key, 0) + 1
@@ -90,8 +90,8 @@ def _from_vc_nodes(path: Path, log: ImportLog) -> Cluster:
     for line, fields in small_table(path)[1:]:
         if len(fields) != 2 or fields[0] in groups:
             raise InputError(
-                f"{path}, line {line}: is {','.join(fields)[:60]!r}, expected a virtual cluster, once, and its "
-                "number of nodes; correct it"
+                f"{path}, line {line}: is {','.join(fields)[:60]!r}, expected a virtual cluster, once, and "
+                "its number of nodes; correct it"
             )
         count = whole_cell(path, line, "node num", fields[1])
         groups[fields[0]] = node_group(path, line, count, GPUS_PER_VC_NODE, fields[0])

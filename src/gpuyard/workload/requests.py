@@ -52,6 +52,11 @@ def is_rounded_up(amount: pl.Expr) -> pl.Expr:
     return (rounded_up(amount) - amount).abs() > 10.0**-_DECIMALS
 
 
+def whole_gpus(each: pl.Expr) -> pl.Expr:
+    """GPUs of one instance, rounded up: at least one for any part of one."""
+    return pl.max_horizontal(rounded_up(each), (each > 0).cast(pl.Float64))
+
+
 def gpus_and_share(instances: pl.Expr, each: pl.Expr) -> dict[str, pl.Expr]:
     """Columns ``gpus`` and ``gpu_milli`` of ``instances`` that take ``each`` GPUs, possibly a part of one.
 
@@ -59,8 +64,8 @@ def gpus_and_share(instances: pl.Expr, each: pl.Expr) -> dict[str, pl.Expr]:
     """
     shares = (instances == 1) & (each > 0) & (each < 1)
     return {
-        "gpus": instances * rounded_up(each),
-        "gpu_milli": pl.when(shares).then(rounded_up(each * 1000)).otherwise(1000.0),
+        "gpus": instances * whole_gpus(each),
+        "gpu_milli": pl.when(shares).then(rounded_up(each * 1000).clip(1, 1000)).otherwise(1000.0),
     }
 
 

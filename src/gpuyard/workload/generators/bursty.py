@@ -50,7 +50,7 @@ class BurstyConfig(GeneratorConfig):
                 d, self._integers(_PRIORITY_STREAM, self.max_priority), self.max_priority
             ),
         }
-        frame = pl.DataFrame(columns).with_columns(pl.col("gpus").cast(pl.Int32))
+        frame = pl.DataFrame(columns).cast({"gpus": pl.Int32}).sort("submit_s", maintain_order=True)
         return Trace(make_workload(frame, name=self.name, source="bursty", history=self.history()))
 
     def _integers(self, stream: int, high: int) -> Floats:

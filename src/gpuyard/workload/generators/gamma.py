@@ -1,6 +1,7 @@
 """Gamma-distributed draws and the gamma distribution function, the same bits on every machine."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -39,14 +40,18 @@ def gammas(seed: int, stream: int, shape: Floats) -> Floats:
     return drawn
 
 
-def gammas_up_to(seed: int, stream: int, shape: Floats, scale: Floats, limit: float) -> Floats:
-    """Gamma draws that are drawn again while they exceed ``limit``."""
-    drawn = gammas(seed, stream, shape) * scale
-    attempt = 1
+def redrawn_up_to(limit: float, draw: Callable[[int], Floats]) -> Floats:
+    """Draws of which those above ``limit`` are drawn again.
+
+    Args:
+        limit: Largest value that is kept.
+        draw: Makes all draws of an attempt; it adds its argument to the numbers of its streams.
+    """
+    drawn = draw(0)
+    attempt = 0
     while (again := drawn > limit).any():
-        redrawn = gammas(seed, stream + attempt * _RETRY, shape) * scale
-        drawn = np.where(again, redrawn, drawn)
         attempt += 1
+        drawn = np.where(again, draw(attempt * _RETRY), drawn)
     return drawn
 
 

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from gpuyard.registry import register
 from gpuyard.workload.formats import Trace
 from gpuyard.workload.generators.base import DAY_S, MONDAY_S, GeneratorConfig, Positive
-from gpuyard.workload.generators.draws import Floats, each, interpolate, uniforms
-from gpuyard.workload.generators.gamma import gamma_cdf, gammas_up_to
+from gpuyard.workload.generators.draws import Floats, each, interpolate, running_total, uniforms
+from gpuyard.workload.generators.gamma import gamma_cdf, gammas, redrawn_up_to
 from gpuyard.workload.schema import make_workload
 
 _KIND_STREAM = 80
@@ -119,7 +119,7 @@ class LublinConfig(GeneratorConfig):
         runs_s = draw_runs(self, sizes)
         frame = pl.DataFrame(
             {
-                "submit_s": np.floor(draw_arrivals(self, float(np.cumsum(sizes * runs_s)[-1]))),
+                "submit_s": np.floor(draw_arrivals(self, running_total(sizes * runs_s))),
                 "duration_s": runs_s,
                 "gpus": pl.Series(sizes, dtype=pl.Int32),
             }
@@ -155,19 +155,30 @@ def draw_runs(config: LublinConfig, sizes: Floats) -> Floats:
     """Run times, whole seconds: exp of a hyper-gamma draw whose mixture depends on the size."""
     parameters = config.parameters
     first_prob = np.clip(parameters.pa * sizes + parameters.pb, 0.0, 1.0)
-    is_first = uniforms(config.seed, _MIXTURE_STREAM, config.jobs) < first_prob
-    shape = np.where(is_first, parameters.a1, parameters.a2)
-    scale = np.where(is_first, parameters.b1, parameters.b2)
-    logs = gammas_up_to(config.seed, _RUN_STREAM, shape, scale, _MAX_LOG_RUN)
-    return np.floor(each(math.exp, logs))
+
+    def hyper_gamma(attempt: int) -> Floats:
+        is_first = uniforms(config.seed, _MIXTURE_STREAM + attempt, config.jobs) < first_prob
+        shape = np.where(is_first, parameters.a1, parameters.a2)
+        scale = np.where(is_first, parameters.b1, parameters.b2)
+        return gammas(config.seed, _RUN_STREAM + attempt, shape) * scale
+
+    return np.floor(each(math.exp, redrawn_up_to(_MAX_LOG_RUN, hyper_gamma)))
 
 
 def draw_arrivals(config: LublinConfig, work_s: float) -> Floats:
-    """Submit times: gaps of rush hours, on a clock that runs as fast as arrivals come at that time of day."""
+    """Submit times: gaps of rush hours, on a clock that runs as fast as arrivals come at that time of day.
+
+    Args:
+        config: Settings.
+        work_s: Processor-seconds of all jobs, which a given load refers to.
+    """
     parameters = config.parameters
     shape = np.full(config.jobs, parameters.aarr * parameters.arar)
-    scale = np.full(config.jobs, parameters.barr)
-    logs = gammas_up_to(config.seed, _GAP_STREAM, shape, scale, _MAX_LOG_GAP)
+
+    def log_gaps(attempt: int) -> Floats:
+        return gammas(config.seed, _GAP_STREAM + attempt, shape) * parameters.barr
+
+    logs = redrawn_up_to(_MAX_LOG_GAP, log_gaps)
     clock_s = np.cumsum(each(math.exp, logs))
     if config.load is not None:
         clock_s *= work_s / (config.processors * config.load) / clock_s[-1]
