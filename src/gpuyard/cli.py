@@ -3,32 +3,24 @@
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
+from gpuyard.cli_parts import ClusterText, Flag, Json, open_console, open_workload, print_json
+from gpuyard.cli_workload import workload_app
 from gpuyard.errors import InputError
-from gpuyard.options import SimulationOptions, SynthOptions
+from gpuyard.options import SimulationOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from gpuyard.comparison import PolicyRun
-    from gpuyard.workload import Workload
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
-
-Flag = Parameter(negative=(), show_default=False)
-Json = Annotated[
-    bool, Flag, Parameter(help="Print one JSON document on standard output and nothing else there.")
-]
-ClusterText = Annotated[
-    str | None,
-    Parameter(help="A shorthand such as 64x8 (nodes x GPUs), a preset's name, or a TOML file."),
-]
 
 
 def _version() -> str:
@@ -44,7 +36,6 @@ app = App(
     version=_version,
     suppress_keyboard_interrupt=False,
 )
-workload_app = App(name="workload", help="Make, list and describe workloads.")
 app.command(workload_app)
 
 
@@ -59,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = app(
             arguments,
-            console=_console(),
+            console=open_console(),
             exit_on_error=False,
             print_error=False,
             result_action="return_int_as_exit_code_else_zero",
@@ -106,9 +97,9 @@ def demo(
     runs = story.run_demo()
     sentences = story.findings({run.policy: run.metrics for run in runs})
     if json:
-        _print_json({**comparison_document("demo", runs, ()), "findings": sentences})
+        print_json({**comparison_document("demo", runs, ()), "findings": sentences})
         return
-    console = _console(record=svg is not None, width=100 if svg else None)
+    console = open_console(record=svg is not None, width=100 if svg else None)
     _show_comparison(console, "demo", runs, COMPARED)
     for sentence in sentences:
         console.print(sentence, end="\n\n")
@@ -161,7 +152,7 @@ def simulate(
         raise InputError("--csv needs --out DIR, the directory to write to")
     if out is not None:
         make_directory(out)
-    runs = run_policies(_workload(workload), _cluster(cluster, workload), policy or ["fifo"], config)
+    runs = run_policies(open_workload(workload), _cluster(cluster, workload), policy or ["fifo"], config)
     if out is not None:
         write_results(out, workload, runs, csv=csv)
     if json:
@@ -169,9 +160,9 @@ def simulate(
         if by is not None:
             for result, run in zip(document["results"], runs, strict=True):
                 result["breakdown"] = {"by": by, "classes": run.result.breakdown(by).to_dicts()}
-        _print_json(document)
+        print_json(document)
         return
-    console = _console()
+    console = open_console()
     _show_comparison(console, workload, runs, chosen or (COMPARED if len(runs) > 1 else OF_ONE_POLICY))
     if by is not None:
         _show_classes(console, by, runs, chosen)
@@ -179,73 +170,6 @@ def simulate(
         console.print(
             f"Written to {out}: results.json, and for each policy schedule.parquet and metrics.json"
         )
-
-
-@workload_app.command(name="list", sort_key=3)
-def list_workloads(*, json: Json = False) -> None:
-    """List file formats, built-in workloads and built-in clusters."""
-    from gpuyard.cluster import preset_clusters
-    from gpuyard.tables import named_table
-    from gpuyard.workload import demo_workload, workload_formats
-
-    kinds = {
-        "format": _first_lines(workload_formats().items()),
-        "workload": _first_lines([("demo", demo_workload)]),
-        "cluster": _first_lines(preset_clusters().items()),
-    }
-    if json:
-        _print_json(
-            {f"{kind}s": [{"name": n, "summary": s} for n, s in named] for kind, named in kinds.items()}
-        )
-        return
-    console = _console()
-    for kind, named in kinds.items():
-        console.print(named_table(kind, named), "", sep="\n")
-
-
-@workload_app.command(sort_key=1)
-def synth(
-    *,
-    out: Annotated[Path, Parameter(help="The file to write: .csv, .csv.gz or .parquet.")],
-    cluster: ClusterText = None,
-    json: Json = False,
-    options: SynthOptions = SynthOptions(),  # noqa: B008  (frozen)
-) -> None:
-    """Make a synthetic workload: Poisson arrivals, a mix of gang sizes, lognormal durations."""
-    from gpuyard.cluster import parse_cluster
-    from gpuyard.workload import synthesize, write_workload
-
-    machines = parse_cluster(cluster) if cluster else None
-    if machines is not None and machines.total_gpus == 0:
-        raise InputError(f"--cluster {cluster}: has no GPUs for the load to refer to")
-    config = options.config(machines.total_gpus if machines else None)
-    jobs = synthesize(config)
-    write_workload(jobs, out)
-    if json:
-        _print_json({"file": str(out), "jobs": len(jobs), "settings": config.model_dump(mode="json")})
-        return
-    load = f"load {config.load:g} for {config.cluster_gpus:,} GPUs"
-    _console().print(f"{out}: {len(jobs):,} jobs at {load}, seed {config.seed}")
-
-
-@workload_app.command(sort_key=2)
-def describe(
-    workload: Annotated[str, Parameter(help="A file of jobs, or demo.")],
-    /,
-    *,
-    cluster: ClusterText = None,
-    json: Json = False,
-) -> None:
-    """Say what is in a workload: jobs, users, durations, gang sizes, load."""
-    from gpuyard.cluster import parse_cluster
-    from gpuyard.tables import description_tables
-    from gpuyard.workload import describe as summarise
-
-    summary = summarise(_workload(workload), parse_cluster(cluster) if cluster else None)
-    if json:
-        _print_json(summary)
-    else:
-        _console().print(description_tables(summary))
 
 
 @app.command(sort_key=4)
@@ -256,11 +180,11 @@ def policies(*, json: Json = False) -> None:
 
     kinds = {kind: registered(kind).values() for kind in ("order", "backfill", "placement")}
     if json:
-        _print_json({kind: [vars(rule) for rule in rules] for kind, rules in kinds.items()})
+        print_json({kind: [vars(rule) for rule in rules] for kind, rules in kinds.items()})
         return
     from gpuyard.tables import named_table
 
-    console = _console()
+    console = open_console()
     console.print(f"A policy is {names.GRAMMAR}.", "", sep="\n")
     for kind, rules in kinds.items():
         console.print(named_table(kind, ((rule.name, rule.summary) for rule in rules)), "", sep="\n")
@@ -283,11 +207,11 @@ def bench(
     results = run(names or (), lambda line: print(line, file=sys.stderr, flush=True))
     if json:
         keys = ("name", "value", "unit", "peer", "peer_value", "ratio", "target", "met")
-        _print_json({"results": [{key: getattr(result, key) for key in keys} for result in results]})
+        print_json({"results": [{key: getattr(result, key) for key in keys} for result in results]})
         return
     from gpuyard.tables import bench_table
 
-    _console().print(bench_table(results))
+    open_console().print(bench_table(results))
 
 
 @app.command(sort_key=6)
@@ -298,20 +222,14 @@ def doctor(*, json: Json = False) -> int:
     checks = run_checks()
     code = FAILED if any(check.failed for check in checks) else DONE
     if json:
-        _print_json({"ok": code == DONE, "checks": [vars(check) for check in checks]})
+        print_json({"ok": code == DONE, "checks": [vars(check) for check in checks]})
         return code
     from gpuyard.tables import doctor_table
 
-    console = _console()
+    console = open_console()
     console.print(doctor_table(checks))
     console.print("gpuyard works here." if code == DONE else "gpuyard does not work here as it should.")
     return code
-
-
-def _workload(source: str) -> "Workload":
-    from gpuyard.workload import demo_workload, read_workload
-
-    return demo_workload() if source == "demo" else read_workload(source)
 
 
 def _cluster(text: str | None, workload: str) -> Any:
@@ -353,21 +271,3 @@ def _show_classes(console: "Console", by: str, runs: "list[PolicyRun]", chosen: 
     shown = {name: metrics()[name] for name in chosen or OF_CLASSES if metrics()[name].per_class}
     breakdowns = {run.policy: run.result.breakdown(by).to_dicts() for run in runs}
     console.print(class_table(console, by, breakdowns, shown))
-
-
-def _first_lines(things: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
-    return [
-        (name, (thing.__doc__ or "").strip().split("\n", 1)[0].replace("``", "")) for name, thing in things
-    ]
-
-
-def _console(**options: Any) -> "Console":
-    from gpuyard.terminal import output
-
-    return output(**options)
-
-
-def _print_json(document: Any) -> None:
-    from gpuyard.quantities import json_text
-
-    print(json_text(document))

@@ -12,7 +12,7 @@ def demo() -> Cluster:
 
 @register("cluster", "philly")
 def philly() -> Cluster:
-    """Microsoft Philly 2017: 2,490 GPUs, 321 nodes of 2 (12 GB) and 231 of 8 (24 GB).
+    """Microsoft Philly 2017: 2,490 GPUs (321 nodes of 2, 231 of 8); its trace loads it to 0.15 only.
 
     The models are undisclosed; P100 and P40 are what other work assumes. How many nodes of each
     kind is as the paper is remembered; their sum, 552, agrees with the trace.
@@ -21,10 +21,34 @@ def philly() -> Cluster:
     return Cluster(name="philly", gpu_types=(p100,), nodes=(_nodes(321, 2, "p100"), _nodes(231, 8, "p40")))
 
 
+@register("cluster", "philly-contended")
+def philly_contended() -> Cluster:
+    """20 nodes of 8, on which Philly has load 2.3 and long queues."""
+    return Cluster(name="philly-contended", nodes=(_nodes(20, 8, "p40"),))
+
+
+@register("cluster", "philly-steady")
+def philly_steady() -> Cluster:
+    """52 nodes of 8, on which Philly has load 0.90."""
+    return Cluster(name="philly-steady", nodes=(_nodes(52, 8, "p40"),))
+
+
 @register("cluster", "helios-venus")
 def helios_venus() -> Cluster:
-    """SenseTime Helios 2020, Venus: 133 nodes of 8 Volta GPUs."""
+    """SenseTime Helios 2020, Venus: 133 nodes of 8 Volta GPUs; durations cut at 48 h load it to 0.5 only."""
     return Cluster(name="helios-venus", nodes=(_nodes(133, 8, "v100"),))
+
+
+@register("cluster", "venus-contended")
+def venus_contended() -> Cluster:
+    """48 nodes of 8, on which Venus (durations cut at 48 h) has load 1.4 and long queues."""
+    return Cluster(name="venus-contended", nodes=(_nodes(48, 8, "v100"),))
+
+
+@register("cluster", "venus-steady")
+def venus_steady() -> Cluster:
+    """71 nodes of 8, on which Venus (durations cut at 48 h) has load 0.92."""
+    return Cluster(name="venus-steady", nodes=(_nodes(71, 8, "v100"),))
 
 
 @register("cluster", "helios-earth")
@@ -56,9 +80,10 @@ def helios_uranus() -> Cluster:
 
 @register("cluster", "pai")
 def pai() -> Cluster:
-    """Alibaba PAI 2020: 1,897 nodes, 6,742 GPUs of five types, 83 CPU nodes; types named as in the trace.
+    """Alibaba PAI 2020: 1,897 nodes, 6,742 GPUs of five types; the 60,000-task sample loads it to 0.07 only.
 
-    From pai_machine_spec. MISC stands for K40m, K80 and M60.
+    From pai_machine_spec, with its 83 CPU nodes. Types are named as in the trace; MISC stands for K40m, K80
+    and M60.
     """
     return Cluster(
         name="pai",
@@ -83,9 +108,9 @@ def pai() -> Cluster:
 
 @register("cluster", "openb")
 def openb() -> Cluster:
-    """Alibaba openb 2023: the 1,213 GPU nodes, 6,212 GPUs of seven types, named as in the trace.
+    """Alibaba openb 2023: 1,213 GPU nodes, 6,212 GPUs of seven types; the trace loads it to 0.002 only.
 
-    From openb_node_list_gpu_node. G2 and G3 are undisclosed models.
+    From openb_node_list_gpu_node. Types are named as in the trace; G2 and G3 are undisclosed models.
     """
     return Cluster(
         name="openb",
@@ -115,6 +140,22 @@ def openb() -> Cluster:
             _nodes(9, 4, "V100M32", cpus=48, gib=368),
             _nodes(2, 1, "A10", cpus=128, gib=1024),
         ),
+    )
+
+
+@register("cluster", "pai-contended")
+def pai_contended() -> Cluster:
+    """60 nodes of 8, on which the 60,000-task sample of PAI has load 0.94."""
+    return Cluster(name="pai-contended", nodes=(_nodes(60, 8, "gpu"),))
+
+
+@register("cluster", "openb-contended")
+def openb_contended() -> Cluster:
+    """2 nodes of 8 (G3), on which openb has load 0.90 over its span and far more in its last days."""
+    return Cluster(
+        name="openb-contended",
+        gpu_types=(GpuType(name="G3"),),
+        nodes=(_nodes(2, 8, "G3", cpus=128, gib=768),),
     )
 
 

@@ -74,9 +74,23 @@ class SynthOptions:
     ] = None
     seed: Annotated[int | None, Parameter(help="Same seed, same jobs, on every machine. (default: 0)")] = None
     name: Annotated[str | None, Parameter(help="Name of the workload. (default: synthetic)")] = None
+    arrivals: Annotated[
+        str | None,
+        Parameter(
+            help="all-at-once, uniform, poisson, bursty, diurnal or markov, with settings such as "
+            "bursty:centres=4,spread=0.1. (default: poisson)"
+        ),
+    ] = None
     gang_mix: Annotated[
         str | None,
         Parameter(help="GPUs:weight of jobs, by commas. (default: 1:0.7,2:0.1,4:0.15,8:0.05)"),
+    ] = None
+    durations: Annotated[
+        str | None,
+        Parameter(
+            help="lognormal, uniform, pareto or heavy-tail, with settings such as pareto:alpha=1.5. "
+            "(default: lognormal)"
+        ),
     ] = None
     duration_median_s: Annotated[float | None, Parameter(help="Median duration, s. (default: 600.0)")] = None
     duration_sigma: Annotated[
@@ -84,12 +98,24 @@ class SynthOptions:
     ] = None
     duration_min_s: Annotated[float | None, Parameter(help="Shortest duration, s. (default: 10.0)")] = None
     duration_max_s: Annotated[float | None, Parameter(help="Longest duration, s. (default: 86400.0)")] = None
+    duration_with_gpus: Annotated[
+        float | None,
+        Parameter(help="Correlation of duration and gang size, -1 to 1. (default: 0.0)"),
+    ] = None
+    duration_with_priority: Annotated[
+        float | None,
+        Parameter(help="Correlation of duration and priority, -1 to 1. (default: 0.0)"),
+    ] = None
     whole_seconds: Annotated[
         bool | None, Parameter(help="Round times to seconds, as many logs do. (default: False)", negative=())
     ] = None
     users: Annotated[int | None, Parameter(help="Number of users. (default: 20)")] = None
     user_activity: Annotated[
         Literal["zipf", "uniform"] | None, Parameter(help="How unevenly users submit. (default: zipf)")
+    ] = None
+    user_habits: Annotated[
+        float | None,
+        Parameter(help="How much of durations and gang sizes is the user's habit, 0 to 1. (default: 0.0)"),
     ] = None
     groups: Annotated[int | None, Parameter(help="Groups that users belong to in turn. (default: 4)")] = None
     priority_mix: Annotated[
@@ -98,6 +124,13 @@ class SynthOptions:
     overestimation: Annotated[
         float | None,
         Parameter(help="Mean of estimate / duration; without it there are no estimates. (default: None)"),
+    ] = None
+    underestimated_share: Annotated[
+        float | None, Parameter(help="Share of jobs that ask for too little time. (default: 0.0)")
+    ] = None
+    round_estimates: Annotated[
+        bool | None,
+        Parameter(help="Ask for 15 min, 1 h, 1 d and the like, as people do. (default: False)", negative=()),
     ] = None
 
     def config(self, cluster_gpus: int | None) -> SynthConfig:

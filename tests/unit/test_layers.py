@@ -11,15 +11,16 @@ PACKAGE = Path(__file__).parents[2] / "src" / "gpuyard"
 
 # A module imports from its own layer and those above it in this list, never from below.
 LAYERS = (
-    ("_core", "errors", "registry", "files", "quantities"),
-    ("config", "cluster", "cluster_presets", "workload"),
+    ("_core", "errors", "registry", "files", "quantities", "charts", "web_page"),
+    ("config", "cluster", "cluster_presets", "cluster_scaling", "workload"),
     ("schedule", "outcomes", "metrics"),
     ("policies", "simulate", "rewards"),
     ("env", "serve"),
     ("learn",),
     ("evaluate", "runs"),
     ("report", "dashboard", "terminal", "tables", "comparison", "bench", "doctor", "demo", "options"),
-    ("cli",),
+    ("shape_options", "workload_pages", "workload_tables"),
+    ("cli", "cli_parts", "cli_workload"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 NEVER = {
@@ -94,6 +95,7 @@ def heavy_modules_after(statement: str) -> str:
         "from gpuyard.cli import main; main(['--help'])",
         "from gpuyard.cli import main; main(['simulate', '--help'])",
         "from gpuyard.cli import main; main(['workload', 'synth', '--help'])",
+        "from gpuyard.cli import main; main(['workload', 'shape', '--help'])",
         "from gpuyard.cli import main; main(['policies'])",
     ],
 )

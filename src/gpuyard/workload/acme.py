@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from gpuyard.registry import register
 from gpuyard.workload.chunks import read_head
 from gpuyard.workload.csv_jobs import (
+    Rule,
     StatusMap,
     bad_count,
     bad_duration,
@@ -89,14 +90,7 @@ def _jobs(
         run_s=pl.col("end_time_at") - pl.col("start_time_at"),
         memory_mib=(pl.col(POD_MEMORY) * pl.max_horizontal("node_num", pl.lit(1.0)) * 1024).ceil(),
     )
-    rules = [*bad_submit("submit_time"), bad_count("gpu_num"), *unreadable_times("start_time", "end_time")]
-    rules += [*never_ended("start_time", "end_time", "run_s")]
-    rules += [*bad_duration("run_s", "end_time - start_time"), bad_cpus("cpu_num")]
-    memory = pl.col("memory_mib")
-    rules.append((f"{POD_MEMORY} is negative or more than 2^40 MiB", (memory < 0) | (memory > _MAX_MIB)))
-    if options.cpu_jobs == "drop":
-        rules.append(("a CPU job, which cpu_jobs = drop leaves out", pl.col("gpu_num") == 0))
-    frame = without(frame, rules, path, log)
+    frame = without(frame, _rules(options), path, log)
     repairs = [
         (
             "duration is not end_time - start_time: the difference is taken",
@@ -117,6 +111,23 @@ def _jobs(
     )
 
 
+def _rules(options: AcmeOptions) -> list[Rule]:
+    """Why a row becomes no job."""
+    memory = pl.col("memory_mib")
+    rules = [
+        *bad_submit("submit_time"),
+        bad_count("gpu_num"),
+        *unreadable_times("start_time", "end_time"),
+        *never_ended("start_time", "end_time", "run_s"),
+        *bad_duration("run_s", "end_time - start_time"),
+        bad_cpus("cpu_num"),
+        (f"{POD_MEMORY} is negative or more than 2^40 MiB", (memory < 0) | (memory > _MAX_MIB)),
+    ]
+    if options.cpu_jobs == "drop":
+        rules.append(("a CPU job, which cpu_jobs = drop leaves out", pl.col("gpu_num") == 0))
+    return rules
+
+
 def _note_missing_offsets(times: pl.Series, log: ImportLog) -> None:
-    if times.str.contains(r":\d\d(\.\d+)?$").any():
+    if times.str.contains(r"^\S+ \d\d:\d\d:\d\d(\.\d+)?$").any():
         log.assume("times without an offset are taken as UTC")

@@ -66,10 +66,14 @@ def _extract(path: Path, directory: Path) -> Path:
                         )
                     target = directory / (PurePosixPath(member.name).name or "table")
                     _copy(archive.extractfile(member), target)
+            while content.read(HEAD_BYTES):
+                pass  # gzip checks its content only when it has come to the end
         except (tarfile.TarError, ValueError, OverflowError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"{path}: is a damaged or cut-off tar archive ({error}); fetch it again") from None
+            raise InputError(
+                f"{path}: is a damaged or cut-off tar archive ({error}); fetch it again"
+            ) from None
     if target is None:
         raise InputError(f"{path}: is a tar archive without a file in it; fetch it again")
     return target

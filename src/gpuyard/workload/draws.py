@@ -6,9 +6,9 @@ The same function as the core's (docs/simulator.md, section 2), for many rows at
 import numpy as np
 from numpy.typing import NDArray
 
-THIN_STREAM = 32
-DAY_STREAM = 33
-ESTIMATE_STREAM = 34
+THIN_STREAM = 8
+DAY_STREAM = 9
+ESTIMATE_STREAM = 10
 
 _Words = NDArray[np.uint64]
 

@@ -17,7 +17,7 @@ def cluster_of_machines(machines: pl.DataFrame, path: Path) -> Cluster:
     """One group of nodes for each kind of machine, in order of first appearance.
 
     Args:
-        machines: One row a machine: ``type`` (text), ``gpus``, ``cpus`` and ``memory_mib``, null = not stated.
+        machines: One row a machine: ``type``, ``gpus``, ``cpus`` and ``memory_mib``, null = not stated.
         path: The file they are from, which gives the cluster its name.
 
     Raises:
@@ -27,7 +27,11 @@ def cluster_of_machines(machines: pl.DataFrame, path: Path) -> Cluster:
     try:
         nodes = tuple(_node_group(kind) for kind in kinds.iter_rows(named=True))
         types = dict.fromkeys(group.type for group in nodes)
-        return Cluster(name=path.name.split(".")[0][:200] or "cluster", gpu_types=tuple(map(_gpu_type, types)), nodes=nodes)
+        return Cluster(
+            name=path.name.split(".")[0][:200] or "cluster",
+            gpu_types=tuple(map(_gpu_type, types)),
+            nodes=nodes,
+        )
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(map(str, problem["loc"])) or "machines"
@@ -44,7 +48,7 @@ def _node_group(kind: dict[str, object]) -> NodeGroup:
 
 
 def _gpu_type(name: str) -> GpuType:
-    """With memory and watts where the model is known; the trace's own name, so that what jobs ask for matches."""
+    """Under the trace's own name, which jobs ask for; with memory and watts where the model is known."""
     lower = name.lower()
     known = KNOWN_GPU_TYPES.get(_SAME_MODEL.get(lower, lower))
     return GpuType(name=name) if known is None else known.model_copy(update={"name": name})

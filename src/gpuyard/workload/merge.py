@@ -62,9 +62,11 @@ def _placed(workload: Workload, offset_s: float, row_offset: int, keep_apart: bo
     )
     if not keep_apart:
         return frame
-    label = f"{workload.metadata.name}/"
-    named = pl.col("user", "group", "source_id")
-    return frame.with_columns(pl.when(named != "").then(pl.lit(label) + named).otherwise(named))
+    label = pl.lit(f"{workload.metadata.name}/")
+    return frame.with_columns(
+        pl.when(pl.col(name) != "").then(label + pl.col(name)).otherwise(pl.lit("")).alias(name)
+        for name in ("user", "group", "source_id")
+    )
 
 
 def _account(workload: Workload, offset_s: float, row_offset: int) -> JsonValue:

@@ -54,8 +54,7 @@ def write_workload(workload: Workload, path: str | Path) -> None:
         InputError: for another suffix or a directory that does not exist.
     """
     path = Path(path)
-    if not path.name.endswith(_SUFFIXES):
-        raise InputError(f"{path}: unknown kind of file; give a name that ends in {' or '.join(_SUFFIXES)}")
+    check_suffix(path)
     with atomic_write(path) as temporary:
         if path.suffix == ".parquet":
             metadata = {_METADATA_KEY: workload.metadata.model_dump_json()}
@@ -66,6 +65,16 @@ def write_workload(workload: Workload, path: str | Path) -> None:
                 compression="gzip" if path.suffix == ".gz" else "uncompressed",
                 check_extension=False,
             )
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse the name of a file that ``write_workload`` could not write, before long work is done for it.
+
+    Raises:
+        InputError: naming the suffixes there are.
+    """
+    if not path.name.endswith(_SUFFIXES):
+        raise InputError(f"{path}: unknown kind of file; give a name that ends in {' or '.join(_SUFFIXES)}")
 
 
 def _csv_frame(frame: pl.DataFrame) -> pl.DataFrame:

@@ -48,8 +48,8 @@ class OpenbOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     times: Literal["trace", "order"] = "trace"
-    """``trace``: as logged. ``order``: one pod a second in the order of the file, all of them staying until the
-    last has come. The trace's authors replay it so, to see how full the cluster gets; by its times it
+    """``trace``: as logged. ``order``: one pod a second in the order of the file, all of them staying until
+    the last has come. The trace's authors replay it so, to see how full the cluster gets; by its times it
     loads the cluster by 0.2 %."""
 
 
@@ -79,7 +79,11 @@ class OpenbFormat:
 
 def _pods(path: Path, log: ImportLog, options: OpenbOptions) -> pl.DataFrame:
     names = csv_header(read_head(path))
-    if options.times == "trace" and not set(names) & set(_TIME_COLUMNS) and tuple(names[:5]) == _REQUEST_COLUMNS:
+    if (
+        options.times == "trace"
+        and not set(names) & set(_TIME_COLUMNS)
+        and tuple(names[:5]) == _REQUEST_COLUMNS
+    ):
         raise InputError(
             f"{path}, line 1: this pod list has no times (creation_time, scheduled_time, deletion_time); "
             "import it with times='order', one pod a second in the order of the file"
@@ -103,7 +107,7 @@ def _pods(path: Path, log: ImportLog, options: OpenbOptions) -> pl.DataFrame:
         return jobs
     log.assume("times of the trace are not used: one pod a second, each staying until the last has come")
     return jobs.with_columns(
-        submit_s=pl.int_range(pl.len(), dtype=pl.Float64), duration_s=pl.lit(float(jobs.height))
+        submit_s=pl.int_range(pl.len()).cast(pl.Float64), duration_s=pl.lit(float(jobs.height))
     )
 
 
@@ -120,7 +124,10 @@ def _requests(piece: pl.DataFrame, path: Path, log: ImportLog) -> pl.DataFrame:
         ("num_gpu is empty or no whole number of 0 or more", ~_is_count(gpus)),
         ("cpu_milli is empty or negative", cpu.is_null() | (cpu < 0)),
         ("memory_mib is empty or negative", memory.is_null() | (memory < 0)),
-        ("gpu_milli is no whole number from 1 to 1000", (gpus > 0) & ~(_is_count(milli) & milli.is_between(1, 1000))),
+        (
+            "gpu_milli is no whole number from 1 to 1000",
+            (gpus > 0) & ~(_is_count(milli) & milli.is_between(1, 1000)),
+        ),
         ("asks for a part of a GPU with num_gpu = 0", (gpus == 0) & (milli > 0)),
         ("asks for neither GPUs nor CPUs", (gpus == 0) & (cpu == 0)),
     )

@@ -8,7 +8,16 @@ from pydantic import BaseModel, ConfigDict
 
 from gpuyard.registry import register
 from gpuyard.workload.chunks import read_head
-from gpuyard.workload.csv_jobs import Rule, csv_header, csv_parts, file_names, imported, note_repairs, only_file, without
+from gpuyard.workload.csv_jobs import (
+    Rule,
+    csv_header,
+    csv_parts,
+    file_names,
+    imported,
+    note_repairs,
+    only_file,
+    without,
+)
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.requests import (
@@ -37,7 +46,7 @@ class PaiSimulatorOptions(BaseModel):
     unit: Literal["gpus", "percent"] | None = None
     """Of ``num_gpu`` and ``num_cpu``: 0.5 or 50 is half a GPU. None tells by the numbers."""
     request: Literal["job", "instance"] | None = None
-    """Whose ``num_gpu`` and ``num_cpu`` are: the whole job's, as the simulator reads them, or each instance's."""
+    """Whose ``num_gpu`` and ``num_cpu`` are: the whole job's, as the simulator has it, or each instance's."""
     gpu_type: Literal["assigned", "ignore"] = "assigned"
     """Whether jobs are bound to ``gpu_type``, the type they ran on."""
 
@@ -86,7 +95,8 @@ def _rows(piece: pl.DataFrame, path: Path, log: ImportLog) -> pl.DataFrame:
         ("num_inst is no whole number above 0", (inst < 1) | (inst != inst.floor())),
     )
     rows = without(rows, rules, path, log).with_columns(
-        pl.col("num_gpu", "num_cpu").fill_null(0.0), num_inst=inst,
+        pl.col("num_gpu", "num_cpu").fill_null(0.0),
+        num_inst=inst,
         estimate_s=_first_positive(estimates),
         group=pl.col("group") if "group" in piece.columns else pl.lit(None, dtype=pl.String),
     )
@@ -108,10 +118,12 @@ def _unit(rows: pl.DataFrame, path: Path, log: ImportLog, options: PaiSimulatorO
     if options.unit is not None:
         return options.unit
     if smallest is None or float(smallest) < _SURELY_GPUS:  # type: ignore[arg-type]
-        log.assume("num_gpu and num_cpu count GPUs and CPUs, 0.5 = a half; the simulator multiplies them by 100")
+        log.assume(
+            "num_gpu and num_cpu count GPUs and CPUs, 0.5 = a half; the simulator multiplies them by 100"
+        )
         return "gpus"
     log.ambiguous(
-        f"{path}: the smallest num_gpu is {smallest}, which can be GPUs or percent of one",
+        f"{path}: the smallest num_gpu is {smallest!r}, which can be GPUs or percent of one",
         "it counts GPUs",
         "say which with unit = gpus or unit = percent",
     )

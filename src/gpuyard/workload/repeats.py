@@ -12,5 +12,6 @@ def merge_repeats(jobs: pl.DataFrame, keys: Sequence[str], log: ImportLog) -> pl
     once = jobs.unique(subset=list(keys), keep="first", maintain_order=True)
     log.merge(jobs.height - once.height)
     if once.height < jobs.height:
-        log.assume(f"{jobs.height - once.height} records that appear again unchanged are one job each")
+        again = jobs.height - once.height
+        log.assume(f"{again} records agree with an earlier one in job and times: taken as the same run")
     return once

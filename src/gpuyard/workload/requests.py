@@ -20,11 +20,16 @@ _DECIMALS = 6
 
 def with_numbers(frame: pl.DataFrame, names: Sequence[str], path: Path, log: ImportLog) -> pl.DataFrame:
     """The text columns ``names`` as float64; null stays null, rows with anything else are rejected."""
-    rules: list[Rule] = []
-    for name in names:
-        number = pl.col(name).cast(pl.Float64, strict=False)
-        rules.append((f"{name} is not a number", pl.col(name).is_not_null() & ~number.is_finite().fill_null(False)))
-    return without(frame, rules, path, log).with_columns(pl.col(*names).cast(pl.Float64, strict=False))
+    parsed = {name: f"{name} as a number" for name in names}
+    frame = frame.with_columns(
+        pl.col(name).cast(pl.Float64, strict=False).alias(number) for name, number in parsed.items()
+    )
+    rules: list[Rule] = [
+        (f"{name} is not a number", pl.col(name).is_not_null() & ~pl.col(number).is_finite().fill_null(False))
+        for name, number in parsed.items()
+    ]
+    kept = without(frame, rules, path, log)
+    return kept.drop(names).rename({number: name for name, number in parsed.items()})
 
 
 def within_bounds(jobs: pl.DataFrame, path: Path, log: ImportLog) -> pl.DataFrame:
@@ -74,5 +79,8 @@ def note_gpu_rounding(
 ) -> None:
     """Report the rows where ``gpus_and_share`` rounded."""
     shares = (instances == 1) & (each > 0) & (each < 1)
-    rules = ((SHARES_ROUNDED, ~shares & is_rounded_up(each)), (THOUSANDTHS_ROUNDED, shares & is_rounded_up(each * 1000)))
+    rules = (
+        (SHARES_ROUNDED, ~shares & is_rounded_up(each)),
+        (THOUSANDTHS_ROUNDED, shares & is_rounded_up(each * 1000)),
+    )
     note_repairs(frame, rules, path, log)

@@ -46,13 +46,14 @@ def between(workload: Workload, start_s: float | None = None, end_s: float | Non
     start = 0.0 if start_s is None else start_s
     end = math.inf if end_s is None else end_s
     span = f"the workload's span is {span_s:.0f} s ({duration(span_s)})"
+    asked = f"from {start:.0f} s " + ("on" if end_s is None else f"to {end:.0f} s")
     if not start < end:
-        raise InputError(f"from {start:g} s to {end:g} s is no range: the start must lie before the end")
+        raise InputError(f"{asked} is no range: the start must lie before the end")
     if start > span_s or end <= 0:
-        raise InputError(f"from {start:g} s to {end:g} s lies outside: {span}")
+        raise InputError(f"{asked} lies outside: {span}")
     frame = workload.frame.filter((pl.col("submit_s") >= start) & (pl.col("submit_s") < end))
     if frame.height == 0:
-        raise InputError(f"no job was submitted from {start:g} s to {end:g} s; {span}")
+        raise InputError(f"no job was submitted {asked}; {span}")
     return derived(workload, frame, "between", {"start_s": start_s, "end_s": end_s})
 
 

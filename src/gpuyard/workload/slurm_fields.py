@@ -1,8 +1,11 @@
-"""What the fields of Slurm's accounting mean: times, memory and GPUs, column by column."""
+"""What the fields of Slurm's accounting mean: times, memory and GPUs.
+
+Functions take and give whole columns. Texts repeat much (limits, resources), so most are read once each.
+"""
+
+from collections.abc import Callable
 
 import polars as pl
-
-from gpuyard.workload.row_checks import MAX_COUNT
 
 NO_TIME = ("Unknown", "None", "unknown", "none")
 """How Slurm writes that something has not happened."""
@@ -12,12 +15,32 @@ NO_LIMIT = ("UNLIMITED", "Partition_Limit", "INVALID", "Invalid")
 _ZONED = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:?\d\d)$"
 _CLOCK = r"^(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)$"
 _MIB_PER_UNIT = {"K": 1 / 1024, "M": 1.0, "": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
-_MAX_MEMORY_MIB = 2.0**40
+MAX_MEMORY_MIB = 2.0**40
 _PER_CPU_FLAG = 2.0**31
 """Old Slurm marks memory per CPU in the number itself, and some sacct print the mark: 2147486648Mn."""
 
 _TYPED_GPU = r"gres/gpu:[^=,]+=\d+"
 _GRES_GPU = r"(?:^|[,/:])gpu(?::[^,():]*)*(?:\(|,|$)"
+
+Reading = Callable[[pl.Series], pl.Series]
+
+
+def _once_each(read: Reading) -> Reading:
+    """The same function, applied to distinct texts only."""
+
+    def read_distinct(text: pl.Series) -> pl.Series:
+        distinct = text.unique()
+        values = read(distinct)
+        if len(distinct) == 1:
+            return values.new_from_index(0, len(text))
+        table = pl.DataFrame({"text": distinct, "value": values})
+        joined = pl.DataFrame({"text": text}).join(
+            table, on="text", how="left", nulls_equal=True, maintain_order="left"
+        )
+        return joined["value"]
+
+    read_distinct.__doc__ = read.__doc__
+    return read_distinct
 
 
 def unix_seconds(text: pl.Series) -> tuple[pl.Series, bool]:
@@ -41,68 +64,72 @@ def _epoch(times: pl.Series) -> pl.Series:
     return times.dt.epoch("us").cast(pl.Float64) / 1e6
 
 
-def clock_seconds(text: pl.Expr) -> pl.Expr:
+@_once_each
+def clock_seconds(text: pl.Series) -> pl.Series:
     """``[D-]HH:MM:SS`` and ``MM:SS.mmm`` in seconds; null for anything else."""
-    parts = text.str.extract_groups(_CLOCK).struct.rename_fields(["d", "h", "m", "s"])
-
-    def part(name: str) -> pl.Expr:
-        return parts.struct.field(name).cast(pl.Float64, strict=False)
-
-    days, hours = part("d").fill_null(0), part("h").fill_null(0)
-    return ((days * 24 + hours) * 60 + part("m")) * 60 + part("s")
+    parts = text.str.extract_groups(_CLOCK).struct.unnest().cast(pl.Float64, strict=False)
+    days, hours, minutes, seconds = parts
+    return ((days.fill_null(0) * 24 + hours.fill_null(0)) * 60 + minutes) * 60 + seconds
 
 
-def memory_mib(amount: pl.Expr) -> pl.Expr:
+def _mib(amount: pl.Series) -> pl.Series:
     """``31000M``, ``62.50G`` or a bare number of MiB; null for anything else."""
-    parts = amount.str.extract_groups(r"^(\d+(?:\.\d+)?)([KMGTP]?)$").struct.rename_fields(["n", "unit"])
-    unit = parts.struct.field("unit").fill_null("")
-    factor = unit.replace_strict(_MIB_PER_UNIT, return_dtype=pl.Float64)
-    mib = parts.struct.field("n").cast(pl.Float64, strict=False) * factor
-    return pl.when(mib <= _MAX_MEMORY_MIB).then(mib)
+    number, unit = amount.str.extract_groups(r"^(\d+(?:\.\d+)?)([KMGTP]?)$").struct.unnest()
+    factor = unit.fill_null("").replace_strict(_MIB_PER_UNIT, return_dtype=pl.Float64)
+    mib = number.cast(pl.Float64, strict=False) * factor
+    return mib.set(mib > MAX_MEMORY_MIB, None)
 
 
-def tres_memory_mib(tres: pl.Expr) -> pl.Expr:
+@_once_each
+def tres_memory_mib(tres: pl.Series) -> pl.Series:
     """``mem=`` of a TRES list, which is the memory of the whole job; null if absent."""
-    return memory_mib(tres.str.extract(r"(?:^|,)mem=([^,]*)"))
+    return _mib(tres.str.extract(r"(?:^|,)mem=([^,]*)"))
 
 
-def requested_memory_mib(reqmem: pl.Expr, nodes: pl.Expr, cpus: pl.Expr) -> pl.Expr:
-    """ReqMem of the whole job: suffix n per node, c per CPU, none (since Slurm 21.08) in all."""
-    number = memory_mib(reqmem.str.strip_suffix("n").str.strip_suffix("c"))
-    flagged = number >= _PER_CPU_FLAG
-    amount = pl.when(flagged).then(number - _PER_CPU_FLAG).otherwise(number)
-    times = (
-        pl.when(flagged | reqmem.str.ends_with("c"))
-        .then(cpus)
-        .when(reqmem.str.ends_with("n"))
-        .then(nodes)
-        .otherwise(1)
-    )
-    total = amount * times
-    return pl.when(total <= _MAX_MEMORY_MIB).then(total)
+@_once_each
+def requested_memory(reqmem: pl.Series) -> pl.Series:
+    """ReqMem as a struct: ``mib`` and ``per``, which is n (node), c (CPU) or, since Slurm 21.08, job."""
+    mib = _mib(reqmem.str.strip_suffix("n").str.strip_suffix("c"))
+    flagged = (mib >= _PER_CPU_FLAG).fill_null(False)
+    per = reqmem.str.extract("([nc])$").fill_null("job").set(flagged, "c")
+    return pl.DataFrame({"mib": (mib - _PER_CPU_FLAG).zip_with(flagged, mib), "per": per}).to_struct()
 
 
-def tres_gpus(tres: pl.Expr) -> pl.Expr:
+@_once_each
+def tres_cpus(tres: pl.Series) -> pl.Series:
+    """``cpu=`` of a TRES list as text; null if absent."""
+    return tres.str.extract(r"(?:^|,)cpu=([^,]*)")
+
+
+@_once_each
+def tres_gpus(tres: pl.Series) -> pl.Series:
     """GPUs of a TRES list; null if it names none.
 
     ``gres/gpu=4`` counts them all; ``gres/gpu:a100=2`` beside it says of which type some of them are.
     """
-    untyped = tres.str.extract(r"(?:^|,)gres/gpu=(\d+)").cast(pl.Int64, strict=False)
-    counts = pl.element().str.extract(r"=(\d+)$").cast(pl.Int64, strict=False).fill_null(MAX_COUNT + 1)
-    typed = tres.str.extract_all(_TYPED_GPU).list.eval(counts).list.sum()
-    some_typed = pl.when(tres.str.contains("gres/gpu:", literal=True)).then(typed)
-    return pl.coalesce(untyped, some_typed)
+    untyped = _number(pl.col("tres").str.extract(r"(?:^|,)gres/gpu=(\d+)"))
+    count = _number(pl.element().str.extract(r"=(\d+)$"))
+    typed = pl.col("tres").str.extract_all(_TYPED_GPU).list.eval(count)
+    some_typed = pl.when(typed.list.len() > 0).then(typed.list.sum())
+    return tres.to_frame("tres").select(pl.coalesce(untyped, some_typed)).to_series()
 
 
-def gres_gpus(gres: pl.Expr) -> pl.Expr:
+@_once_each
+def gres_gpus(gres: pl.Series) -> pl.Series:
     """GPUs on each node of a GRES list such as ``gpu:2`` or ``gres:gpu:a100:2``; null if it names none."""
-    number = pl.element().str.extract(r":(\d+)[,(]?$").cast(pl.Int64, strict=False).fill_null(1)
-    counts = gres.str.extract_all(_GRES_GPU).list.eval(number)
-    return pl.when(counts.list.len() > 0).then(counts.list.sum())
+    number = _number(pl.element().str.extract(r":(\d+)[,(]?$").fill_null("1"))
+    counts = pl.col("gres").str.extract_all(_GRES_GPU).list.eval(number)
+    return gres.to_frame("gres").select(pl.when(counts.list.len() > 0).then(counts.list.sum())).to_series()
 
 
-def tres_gpu_types(tres: pl.Expr) -> pl.Expr:
+def _number(digits: pl.Expr) -> pl.Expr:
+    """Digits as float64, in which too many of them are a large number and never fail."""
+    return digits.cast(pl.Float64, strict=False)
+
+
+@_once_each
+def tres_gpu_types(tres: pl.Series) -> pl.Series:
     """Names of the GPU types of a TRES list; null if it names none."""
-    name = pl.element().str.extract(r"gres/gpu:([^=,]+)=")
-    names = tres.str.extract_all(_TYPED_GPU).list.eval(name.str.replace_all(r"[\s|:@]", "-"))
-    return pl.when(names.list.len() > 0).then(names.list.unique(maintain_order=True))
+    name = pl.element().str.extract(r"gres/gpu:([^=,]+)=").str.replace_all(r"[\s|:@]", "-")
+    names = pl.col("tres").str.extract_all(_TYPED_GPU).list.eval(name).list.unique(maintain_order=True)
+    return tres.to_frame("tres").select(pl.when(names.list.len() > 0).then(names)).to_series()

@@ -13,13 +13,15 @@ from gpuyard.errors import InputError
 from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.repeats import merge_repeats
 from gpuyard.workload.row_checks import MAX_COUNT, TIME_CHECKS, Checks, count_or_null, keep_valid
-from gpuyard.workload.schema import Step, Where, Workload, make_workload
+from gpuyard.workload.schema import MAX_TIME_S, Step, Where, Workload, make_workload
 from gpuyard.workload.slurm_fields import (
+    MAX_MEMORY_MIB,
     NO_LIMIT,
     NO_TIME,
     clock_seconds,
     gres_gpus,
-    requested_memory_mib,
+    requested_memory,
+    tres_cpus,
     tres_gpu_types,
     tres_gpus,
     tres_memory_mib,
@@ -96,10 +98,11 @@ class SlurmRecords:
         is_step = rows["jobid"].str.contains(".", literal=True)
         jobs = self._checked(rows.filter(~is_step), known, file)
         steps = rows.filter(is_step).select(pl.col("jobid").str.extract(r"^([^.]+)").alias("job"), "line")
-        here = steps["job"].is_in(jobs["source_id"].implode())
-        self.log.merge(int(here.sum()))
         self._jobs.append(jobs.drop("line"))
-        self._steps.append((file, steps.filter(~here)))
+        if steps.height:
+            here = steps["job"].is_in(jobs["source_id"].implode())
+            self.log.merge(int(here.sum()))
+            self._steps.append((file, steps.filter(~here)))
 
     def workload(self, format_name: str, paths: list[Path]) -> Workload:
         """The jobs of all records.
@@ -112,7 +115,8 @@ class SlurmRecords:
         source = ", ".join(path.name for path in paths)
         if jobs.height == 0:
             raise self.log.nothing_left(", ".join(map(str, paths)))
-        jobs = merge_repeats(jobs, ("cluster_name", "source_id", "submit_s", "start_s", "duration_s"), self.log)
+        run = ("cluster_name", "source_id", "submit_s", "start_s", "duration_s")
+        jobs = merge_repeats(jobs, run, self.log)
         jobs = self._settle_requeued(jobs).drop(_KEYS)
         settings = {"format": format_name, "files": [path.name for path in paths]}
         step = Step(name="import", settings=settings | self.options.model_dump())
@@ -143,20 +147,19 @@ class SlurmRecords:
 
     def _checked(self, rows: pl.DataFrame, known: set[str], file: str) -> pl.DataFrame:
         """The jobs among records without steps, in native columns, with ``line`` and the keys."""
-        rows = self._with_times(rows)
-        rows = rows.with_columns(_duration_s().alias("duration_s"), _gpus().alias("gpus"))
+        rows = _with_resources(self._with_times(rows))
         rows = keep_valid(rows, _checks(known), file, self.log)
         rows = self._expand_arrays(rows, file)
         self._note(rows, file)
         return rows.select(
             "submit_s",
             "duration_s",
-            "gpus",
             "line",
-            cpus=_cpus().fill_null(0),
-            memory_mib=_memory_mib().fill_null(0).ceil().cast(pl.Int64),
-            estimate_s=_limit_s(),
-            gpu_types=self._gpu_types(),
+            gpus=pl.col("gpus").cast(pl.Int64),
+            cpus=pl.col("cpus").fill_null(0),
+            memory_mib=pl.col("memory_mib").fill_null(0).ceil().cast(pl.Int64),
+            estimate_s="limit_s",
+            gpu_types=self._gpu_types(rows),
             user="user",
             group=self.options.group,
             status=_state().replace_strict(_STATUSES, default="unknown", return_dtype=pl.String),
@@ -173,10 +176,10 @@ class SlurmRecords:
                 self.log.assume("times without a zone are taken as UTC")
         return rows
 
-    def _gpu_types(self) -> pl.Expr:
+    def _gpu_types(self, rows: pl.DataFrame) -> pl.Series:
         if self.options.gpu_types == "ignore":
-            return pl.lit(None, pl.List(pl.String))
-        return tres_gpu_types(pl.col("reqtres" if self.options.gpu_types == "requested" else "alloctres"))
+            return pl.Series([None], dtype=pl.List(pl.String)).new_from_index(0, rows.height)
+        return tres_gpu_types(rows["reqtres" if self.options.gpu_types == "requested" else "alloctres"])
 
     def _expand_arrays(self, rows: pl.DataFrame, file: str) -> pl.DataFrame:
         """A record such as ``7_[1-3]`` stands for several tasks of an array, each a job."""
@@ -194,11 +197,14 @@ class SlurmRecords:
         return pl.concat([rows.filter(~is_array), expanded]).sort("line", maintain_order=True)
 
     def _note(self, rows: pl.DataFrame, file: str) -> None:
+        limit = pl.coalesce("timelimit", "timelimitraw")
+        states_limit = limit.is_not_null() & ~limit.is_in([*NO_LIMIT, "00:00:00", "0"])
+        states_memory = pl.col("reqmem").is_not_null() & (pl.col("reqmem") != "?")
         repairs: Checks = (
             ("state is not one of Slurm's: kept as unknown", ~_state().is_in(list(_STATUSES))),
-            ("memory cannot be read: taken as 0", _states_memory() & _memory_mib().is_null()),
-            ("number of CPUs cannot be read: taken as 0", _stated_cpus().is_not_null() & _cpus().is_null()),
-            ("Timelimit cannot be read: taken as unknown", _states_limit() & _limit_s().is_null()),
+            ("memory cannot be read: taken as 0", states_memory & pl.col("memory_mib").is_null()),
+            ("CPUs cannot be read: taken as 0", pl.col("ncpus").is_not_null() & pl.col("cpus").is_null()),
+            ("Timelimit cannot be read: taken as unknown", states_limit & pl.col("limit_s").is_null()),
         )
         for reason, condition in repairs:
             changed = rows.select(condition.fill_null(False)).to_series()
@@ -259,54 +265,42 @@ def _state() -> pl.Expr:
     return pl.col("state").str.extract(r"^([A-Za-z_]+)").str.to_uppercase()
 
 
-def _duration_s() -> pl.Expr:
-    """Elapsed, which leaves out suspensions; end - start where the log has none."""
-    elapsed = pl.coalesce(clock_seconds(pl.col("elapsed")), count_or_null(pl.col("elapsedraw")))
-    spoken = pl.col("elapsed").is_not_null() | pl.col("elapsedraw").is_not_null()
-    return pl.when(spoken).then(elapsed).otherwise(pl.col("end_s") - pl.col("start_s"))
-
-
-def _limit_s() -> pl.Expr:
-    minutes = count_or_null(pl.col("timelimitraw")).cast(pl.Float64) * 60
-    limit = pl.coalesce(clock_seconds(pl.col("timelimit")), minutes)
-    return pl.when((limit > 0) & (limit <= MAX_COUNT)).then(limit)
-
-
-def _states_limit() -> pl.Expr:
-    text = pl.coalesce("timelimit", "timelimitraw")
-    return text.is_not_null() & ~text.is_in([*NO_LIMIT, "00:00:00", "0"])
-
-
-def _nodes() -> pl.Expr:
-    return count_or_null(pl.col("nnodes")).fill_null(1)
-
-
-def _stated_cpus() -> pl.Expr:
-    tres = pl.coalesce("alloctres", "reqtres").str.extract(r"(?:^|,)cpu=([^,]*)")
-    return pl.coalesce("ncpus", "reqcpus", tres)
-
-
-def _cpus() -> pl.Expr:
-    return count_or_null(_stated_cpus())
-
-
-def _memory_mib() -> pl.Expr:
-    """What was allocated; else what was asked for."""
-    return pl.coalesce(
-        tres_memory_mib(pl.col("alloctres")),
-        tres_memory_mib(pl.col("reqtres")),
-        requested_memory_mib(pl.col("reqmem"), _nodes(), _cpus().fill_null(1)),
+def _with_resources(rows: pl.DataFrame) -> pl.DataFrame:
+    """Adds numbers, null where they cannot be read: duration_s, limit_s, cpus, memory_mib and gpus."""
+    allocated, requested = rows["alloctres"], rows["reqtres"]
+    cpus = pl.coalesce("ncpus", "reqcpus", tres_cpus(allocated), tres_cpus(requested))
+    rows = rows.with_columns(
+        clock_seconds(rows["elapsed"]).alias("elapsed_s"),
+        clock_seconds(rows["timelimit"]).alias("limit_s"),
+        requested_memory(rows["reqmem"]).alias("asked"),
+        count_or_null(pl.col("nnodes")).fill_null(1).alias("nodes"),
+        count_or_null(cpus).alias("cpus"),
+    )
+    minutes = count_or_null(pl.col("timelimitraw")).cast(pl.Float64)
+    limit = pl.coalesce("limit_s", minutes * 60)
+    on_each = pl.coalesce(gres_gpus(rows["allocgres"]), gres_gpus(rows["reqgres"]))
+    return rows.with_columns(
+        _duration_s().alias("duration_s"),
+        pl.when(limit.is_between(0, MAX_TIME_S, closed="right")).then(limit).alias("limit_s"),
+        pl.coalesce(tres_memory_mib(allocated), tres_memory_mib(requested), _asked_memory_mib()).alias(
+            "memory_mib"
+        ),
+        pl.coalesce(tres_gpus(allocated), tres_gpus(requested), on_each * pl.col("nodes"), 0.0).alias("gpus"),
     )
 
 
-def _states_memory() -> pl.Expr:
-    return pl.col("reqmem").is_not_null() & (pl.col("reqmem") != "?")
+def _duration_s() -> pl.Expr:
+    """Elapsed, which leaves out suspensions; end - start where the log has none."""
+    stated = pl.col("elapsed").is_not_null() | pl.col("elapsedraw").is_not_null()
+    elapsed = pl.coalesce("elapsed_s", count_or_null(pl.col("elapsedraw")))
+    return pl.when(stated).then(elapsed).otherwise(pl.col("end_s") - pl.col("start_s"))
 
 
-def _gpus() -> pl.Expr:
-    """What was allocated; else what was asked for; GRES lists count GPUs of one node."""
-    on_nodes = pl.coalesce(gres_gpus(pl.col("allocgres")), gres_gpus(pl.col("reqgres"))) * _nodes()
-    return pl.coalesce(tres_gpus(pl.col("alloctres")), tres_gpus(pl.col("reqtres")), on_nodes, 0)
+def _asked_memory_mib() -> pl.Expr:
+    mib, per = pl.col("asked").struct.field("mib"), pl.col("asked").struct.field("per")
+    cpus = pl.col("cpus").fill_null(1)
+    total = mib * pl.when(per == "c").then(cpus).when(per == "n").then("nodes").otherwise(1)
+    return pl.when(total <= MAX_MEMORY_MIB).then(total)
 
 
 def _task_ids(array_id: str) -> list[str] | None:

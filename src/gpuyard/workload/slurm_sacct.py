@@ -31,13 +31,15 @@ AWS_ORDER = (
 
 _OTHER_NAMES = {"jobidraw": "jobid", "allocnodes": "nnodes", "alloccpus": "ncpus"}
 _FREE_TEXT = {"jobname", "comment", "admincomment", "systemcomment", "submitline", "workdir", "extra"}
-_HEADER_SIGNS = {"jobid", "jobidraw"}
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*|\d{9,10}|Unknown|None"
 _SIGNS = {
-    # Which fields tell an order without a header, and their forms.
-    XDMOD_ORDER: {"jobid": r"\d+[_.+\w\[\],%:-]*", "submit": _TIME, "start": _TIME, "state": r"[A-Z_]+( by \S+)?"},
-    AWS_ORDER: {"state": r"[A-Z_]+( by \S+)?", "jobid": r"\d+[_.+\w\[\],%:-]*", "submit": _TIME, "start": _TIME},
-}  # fmt: skip
+    "jobid": r"\d+[_.+\w\[\],%:-]*",
+    "state": r"[A-Z_]+( by \S+)?",
+    "submit": _TIME,
+    "start": _TIME,
+}
+"""Fields that tell an order without a header, and their forms."""
+
 _LINES_TO_LOOK_AT = 20
 
 
@@ -106,7 +108,7 @@ def _from_header(line: str) -> Layout | None:
     if ends_open:
         fields.pop()
     known = set(fields) & {*FIELDS, *XDMOD_ORDER, *AWS_ORDER, *_OTHER_NAMES}
-    if not _HEADER_SIGNS & known or len(known) < 3:
+    if known.isdisjoint({"jobid", "jobidraw"}) or len(known) < 3:
         return None
     return Layout(_unrepeated(fields), line, ends_open)
 
@@ -123,19 +125,18 @@ def _unrepeated(fields: Sequence[str]) -> tuple[str, ...]:
 
 def _from_values(line: str) -> Layout | None:
     fields = line.split("|")
-    for order, signs in _SIGNS.items():
-        enough = len(fields) >= len(order) if order is XDMOD_ORDER else len(fields) - len(order) in (0, 1)
-        if enough and all(re.fullmatch(form, fields[order.index(name)]) for name, form in signs.items()):
-            longer = (*order, "partition") if len(fields) > len(order) and order is AWS_ORDER else order
-            return Layout(longer)
+    for order in (XDMOD_ORDER, AWS_ORDER, (*AWS_ORDER, "partition")):
+        fits = len(fields) == len(order) or (order is XDMOD_ORDER and len(fields) > len(order))
+        if fits and all(re.fullmatch(form, fields[order.index(name)]) for name, form in _SIGNS.items()):
+            return Layout(order)
     return None
 
 
 def _fields(lines: pl.DataFrame, layout: Layout, path: Path, log: ImportLog) -> pl.DataFrame:
     """Records as text columns, with ``line``; lines with another number of fields are rejected."""
     if layout.header:
-        text = pl.col("text").str.strip_prefix("\ufeff").str.strip_chars()
-        lines = lines.filter(text != layout.header)  # also where outputs were joined
+        bare = lines["text"].str.strip_prefix("\ufeff").str.strip_chars()
+        lines = lines.filter(bare != layout.header)  # also where outputs were joined
     log.read(lines.height)
     text = lines["text"].str.strip_suffix("|") if layout.ends_open else lines["text"]
     text = _without_free_text(text, layout)

@@ -6,7 +6,16 @@ import polars as pl
 
 from gpuyard.cluster import Cluster
 from gpuyard.registry import register
-from gpuyard.workload.csv_jobs import Rule, csv_header, csv_parts, file_names, imported, note_repairs, only_file, without
+from gpuyard.workload.csv_jobs import (
+    Rule,
+    csv_header,
+    csv_parts,
+    file_names,
+    imported,
+    note_repairs,
+    only_file,
+    without,
+)
 from gpuyard.workload.formats import JOBS, NoOptions, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.machines import check_all_read, cluster_of_machines
@@ -22,8 +31,8 @@ from gpuyard.workload.requests import (
 
 _NODES = "nodes"
 _JOB_COLUMNS = (
-    "job_name", "organization", "gpu_model", "cpu_request", "gpu_request", "worker_num", "submit_time", "duration",
-    "job_type",
+    "job_name", "organization", "gpu_model", "cpu_request", "gpu_request", "worker_num", "submit_time",
+    "duration", "job_type",
 )  # fmt: skip
 _NODE_COLUMNS = ("node_name", "gpu_model", "gpu_capacity_num", "cpu_num")
 
@@ -36,7 +45,7 @@ class SpotGpuFormat:
 
     @staticmethod
     def role_of(head: bytes, name: str) -> str | None:
-        """By the columns of the header, in any order; a table written with its index has one without a name."""
+        """By the columns of the header, in any order; an index column without a name may come first."""
         names = {name for name in csv_header(head) if name}
         if names == set(_JOB_COLUMNS):
             return JOBS
@@ -61,7 +70,10 @@ def _jobs(piece: pl.DataFrame, path: Path, log: ImportLog) -> pl.DataFrame:
         ("submitted before the trace's start", pl.col("submit_time") < 0),
         ("no duration", pl.col("duration").is_null()),
         ("never ran: duration is not positive", pl.col("duration") <= 0),
-        ("worker_num is no whole number above 0", workers.is_null() | (workers < 1) | (workers != workers.floor())),
+        (
+            "worker_num is no whole number above 0",
+            workers.is_null() | (workers < 1) | (workers != workers.floor()),
+        ),
         ("gpu_request or cpu_request is negative", (each < 0) | (cpus < 0)),
         ("asks for neither GPUs nor CPUs", (each.fill_null(0.0) == 0) & (cpus == 0)),
         ("job_type is neither HP nor Spot", ~pl.col("job_type").is_in(list(_PRIORITIES)).fill_null(False)),

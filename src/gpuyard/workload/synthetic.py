@@ -127,9 +127,7 @@ def synthesize(config: SynthConfig) -> Workload:
     )
 
 
-DEMO = SynthConfig(
-    name="demo", seed=1, jobs=2_000, cluster_gpus=64, load=0.95, users=12, overestimation=2.5
-)
+DEMO = SynthConfig(name="demo", seed=1, jobs=2_000, cluster_gpus=64, load=0.95, users=12, overestimation=2.5)
 
 
 def demo_workload() -> Workload:

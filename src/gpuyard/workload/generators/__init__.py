@@ -2,4 +2,60 @@
 
 ``gpuyard.workload.synthetic`` puts arrivals, durations, users and estimates together; ``bursty``, ``lublin``,
 ``host_farm`` and ``like`` are models of their own; ``presets`` names ready-made settings of all of them.
+Names are loaded when they are first used, so that reading a workload does not load every generator.
 """
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuyard.workload.generators.bursty import BurstyConfig
+    from gpuyard.workload.generators.fitted import FittedTrace
+    from gpuyard.workload.generators.fitting import fit_trace
+    from gpuyard.workload.generators.host_farm import HostFarmConfig
+    from gpuyard.workload.generators.like import LikeConfig, read_fitted, workload_like
+    from gpuyard.workload.generators.lublin import LublinConfig
+    from gpuyard.workload.generators.presets import (
+        WorkloadPreset,
+        preset_workload,
+        preset_workloads,
+        remake,
+    )
+
+__all__ = [
+    "BurstyConfig",
+    "FittedTrace",
+    "HostFarmConfig",
+    "LikeConfig",
+    "LublinConfig",
+    "WorkloadPreset",
+    "fit_trace",
+    "preset_workload",
+    "preset_workloads",
+    "read_fitted",
+    "remake",
+    "workload_like",
+]
+
+_HOMES = {
+    "BurstyConfig": "bursty",
+    "FittedTrace": "fitted",
+    "HostFarmConfig": "host_farm",
+    "LikeConfig": "like",
+    "LublinConfig": "lublin",
+    "WorkloadPreset": "presets",
+    "fit_trace": "fitting",
+    "preset_workload": "presets",
+    "preset_workloads": "presets",
+    "read_fitted": "like",
+    "remake": "presets",
+    "workload_like": "like",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gpuyard.workload.generators' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"gpuyard.workload.generators.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from gpuyard.errors import InputError
-from gpuyard.workload.generators.base import DAY_S, MONDAY_S, WEEK_S, Positive, Shape, Weight, read_shape
+from gpuyard.workload.generators.base import DAY_S, MONDAY_S, WEEK_S, Positive, Shape, Weight, shape_reader
 from gpuyard.workload.generators.draws import (
     Floats,
     choose,
@@ -21,14 +21,14 @@ from gpuyard.workload.generators.draws import (
 )
 
 _GAP_STREAM = 16
-_CENTRE_STREAM = 32
-_IN_BURST_STREAM = 33
-_WHICH_CENTRE_STREAM = 34
-_OFFSET_STREAM = 35
-_BETWEEN_STREAM = 36
-_HOLDING_STREAM = 37
-_JUMP_STREAM = 38
-_FIRST_STATE_STREAM = 39
+_CENTRE_STREAM = 48
+_IN_BURST_STREAM = 49
+_WHICH_CENTRE_STREAM = 50
+_OFFSET_STREAM = 51
+_BETWEEN_STREAM = 52
+_HOLDING_STREAM = 53
+_JUMP_STREAM = 54
+_FIRST_STATE_STREAM = 55
 
 _MAX_CHANGES = 10_000_000
 
@@ -36,7 +36,7 @@ OFFICE_HOURS = (
     0.45, 0.36, 0.30, 0.27, 0.25, 0.27, 0.35, 0.55, 0.90, 1.35, 1.65, 1.70,
     1.45, 1.50, 1.75, 1.80, 1.75, 1.60, 1.35, 1.15, 1.00, 0.90, 0.75, 0.60,
 )  # fmt: skip
-"""Relative rate by hour of the day: a working day with a dip at noon and a tail at night. Not of any trace."""
+"""Relative rate by hour of the day: a working day with a dip at noon, made up rather than measured."""
 
 
 class AllAtOnce(Shape):
@@ -46,7 +46,7 @@ class AllAtOnce(Shape):
 
 
 class Uniform(Shape):
-    """Equal gaps. (Independent uniform times are what ``poisson`` draws.)"""
+    """Equal gaps; independent uniform times are what ``poisson`` draws."""
 
     kind: Literal["uniform"] = "uniform"
 
@@ -108,7 +108,7 @@ Arrivals = Annotated[
     Annotated[
         AllAtOnce | Uniform | Poisson | Bursty | Diurnal | MarkovModulated, Field(discriminator="kind")
     ],
-    BeforeValidator(read_shape),
+    BeforeValidator(shape_reader(AllAtOnce, Uniform, Poisson, Bursty, Diurnal, MarkovModulated)),
 ]
 
 
@@ -169,7 +169,9 @@ def _weekly_rate(shape: Diurnal, span_s: float) -> tuple[Floats, Floats]:
     first_hour = int(shape.start_s // 3600)
     hours = int((shape.start_s + span_s) // 3600) - first_hour + 1
     if hours > _MAX_CHANGES:
-        raise InputError(f"a span of {span_s / DAY_S:,.0f} days is too long for a daily cycle; raise the load")
+        raise InputError(
+            f"a span of {span_s / DAY_S:,.0f} days is too long for a daily cycle; raise the load"
+        )
     hour = first_hour + np.arange(hours)
     rates = np.array(shape.hours)[hour % 24] * np.array(shape.weekdays)[hour // 24 % 7]
     edges_s = np.append(hour * 3600.0 - shape.start_s, span_s)
@@ -180,6 +182,8 @@ def _weekly_rate(shape: Diurnal, span_s: float) -> tuple[Floats, Floats]:
 def _modulated_rate(shape: MarkovModulated, seed: int, span_s: float) -> tuple[Floats, Floats]:
     """Edges and rates of one path through the states. The first state is drawn from the long-run shares."""
     states = len(shape.rates)
+    if span_s > _MAX_CHANGES * min(shape.holding_s):
+        raise InputError(f"markov: holding times are too short for a span of {span_s:,.0f} s")
     first = choose(uniforms(seed, _FIRST_STATE_STREAM, 1), shape.holding_s)
     count = 64
     while True:
@@ -189,8 +193,6 @@ def _modulated_rate(shape: MarkovModulated, seed: int, span_s: float) -> tuple[F
         ends_s = np.cumsum(holding_s)
         if ends_s[-1] >= span_s:
             break
-        if count > _MAX_CHANGES:
-            raise InputError(f"markov: holding times are too short for a span of {span_s:,.0f} s")
         count *= 2
     used = int(np.searchsorted(ends_s, span_s)) + 1
     edges_s = np.concatenate([[0.0], ends_s[: used - 1], [span_s]])

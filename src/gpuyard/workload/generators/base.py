@@ -1,17 +1,15 @@
-"""What all generators have in common: settings that can be written down, and a way back from them."""
+"""What all generators have in common: settings that can be written down and read back."""
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from gpuyard.cluster import Cluster
-from gpuyard.errors import InputError
-from gpuyard.registry import lookup
+from gpuyard.registry import suggest
 from gpuyard.workload.formats import Trace
-from gpuyard.workload.schema import Step, Workload
+from gpuyard.workload.schema import Step
 
 MONDAY_S = 4 * 86_400.0
 """00:00 of a Monday on the clock of ``epoch_s``: 1970-01-05, UTC."""
@@ -42,21 +40,8 @@ class GeneratorConfig(BaseModel):
         """Draw the workload, and the cluster if that is drawn too."""
 
     def history(self) -> tuple[Step, ...]:
-        """The step from which ``remake`` makes the same workload again."""
+        """The step from which ``presets.remake`` makes the same workload again."""
         return (Step(name=self.step, settings=self.model_dump(mode="json")),)
-
-
-def remake(workload: Workload) -> Trace:
-    """Make a generated workload again from its history alone.
-
-    Raises:
-        InputError: if it was not made by a generator, or was changed afterwards.
-    """
-    history = workload.metadata.history
-    if len(history) != 1:
-        raise InputError(f"workload {workload.metadata.name!r} was not made by a generator alone")
-    config: type[GeneratorConfig] = lookup("workload-generator", history[0].name)
-    return config.model_validate(history[0].settings).generate()
 
 
 class Shape(BaseModel):
@@ -70,25 +55,45 @@ class Shape(BaseModel):
     kind: str
 
     def __str__(self) -> str:
-        changed = {name: getattr(self, name) for name in self.model_fields_set - {"kind"}}
-        settings = ",".join(f"{name}={_text(value)}" for name, value in sorted(changed.items()))
+        values = {
+            name: (getattr(self, name), field.default) for name, field in type(self).model_fields.items()
+        }
+        changed = (f"{name}={_text(value)}" for name, (value, default) in values.items() if value != default)
+        settings = ",".join(changed)
         return f"{self.kind}:{settings}" if settings else self.kind
 
 
-def read_shape(value: Any) -> Any:
-    """Turn the text of a shape into what its model is made from; leaves everything else alone."""
-    if not isinstance(value, str):
-        return value
-    found = _SHORTHAND.fullmatch(value)
-    if found is None:
-        raise ValueError("expected KIND or KIND:KEY=VALUE,KEY=VALUE such as bursty:centres=4,spread=0.1")
-    settings: dict[str, JsonValue] = {"kind": found["kind"]}
-    for part in filter(None, (found["settings"] or "").split(",")):
-        key, equals, text = part.partition("=")
-        if not equals:
-            raise ValueError(f"expected KEY=VALUE in {part!r}")
-        settings[key] = list(text.split("/")) if "/" in text else text
-    return settings
+def shape_reader(*models: type[Shape]) -> Callable[[Any], Any]:
+    """A validator that turns the text of a shape into what one of the models is made from.
+
+    Names that none of them has are answered with the closest ones. What is not text is left alone.
+    """
+    kinds = {model.model_fields["kind"].default: model for model in models}
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        found = _SHORTHAND.fullmatch(value)
+        if found is None:
+            raise ValueError("expected KIND or KIND:KEY=VALUE,KEY=VALUE, lists with slashes")
+        kind = found["kind"]
+        if kind not in kinds:
+            raise ValueError(f"unknown kind {kind!r}{suggest(kind, kinds)}")
+        parts = filter(None, (found["settings"] or "").split(","))
+        settings = dict(_read_setting(part, kinds[kind]) for part in parts)
+        return {"kind": kind, **settings}
+
+    return read
+
+
+def _read_setting(part: str, model: type[Shape]) -> tuple[str, str | list[str]]:
+    key, equals, text = part.partition("=")
+    known = {name: None for name in model.model_fields if name != "kind"}
+    if not equals:
+        raise ValueError(f"expected KEY=VALUE in {part!r}")
+    if key not in known:
+        raise ValueError(f"unknown setting {key!r}{suggest(key, known) if known else '; there are none'}")
+    return key, text.split("/") if "/" in text else text
 
 
 def _text(value: Any) -> str:

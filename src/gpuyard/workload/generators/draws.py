@@ -44,7 +44,7 @@ def lognormals(seed: int, stream: int, count: int, mu: float, sigma: float) -> F
 
 
 def integers(seed: int, stream: int, count: int, low: int, high: int) -> Integers:
-    """Independent whole numbers from ``low`` to ``high``, both included: low + floor(u * (high - low + 1))."""
+    """Independent whole numbers, low + floor(u * (high - low + 1)); ``high`` is included."""
     drawn: Integers = low + np.floor(uniforms(seed, stream, count) * (high - low + 1)).astype(np.int64)
     return drawn
 
@@ -67,6 +67,11 @@ def each(function: Callable[[float], float], values: Floats) -> Floats:
 def running_total(values: Floats) -> float:
     """Sum from first to last."""
     return float(np.cumsum(values)[-1]) if values.size else 0.0
+
+
+def sums_by(index: Integers, values: Floats, count: int) -> Floats:
+    """Sum of the values of each index from 0 to below ``count``, added from first to last."""
+    return np.bincount(index, values, count).astype(np.float64)
 
 
 def reordered(sample: Floats, score: Floats) -> Floats:

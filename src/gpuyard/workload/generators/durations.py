@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from gpuyard.workload.generators.base import Positive, Shape, read_shape
+from gpuyard.workload.generators.base import Positive, Shape, shape_reader
 from gpuyard.workload.generators.draws import Floats, each, lognormals, uniforms
 
 _DURATION_STREAM = 17
-_IS_TAIL_STREAM = 40
-_TAIL_STREAM = 41
+_IS_TAIL_STREAM = 56
+_TAIL_STREAM = 57
 
 TailIndex = Annotated[float, Field(ge=0.01, le=100)]
 
@@ -50,7 +50,7 @@ class HeavyTail(Shape):
 
 Durations = Annotated[
     Annotated[Lognormal | UniformDurations | Pareto | HeavyTail, Field(discriminator="kind")],
-    BeforeValidator(read_shape),
+    BeforeValidator(shape_reader(Lognormal, UniformDurations, Pareto, HeavyTail)),
 ]
 
 

@@ -1,9 +1,9 @@
 """The workload model of Lublin and Feitelson for parallel computers.
 
-U. Lublin, D. G. Feitelson: The workload on parallel supercomputers: modeling the characteristics of rigid jobs.
-Journal of Parallel and Distributed Computing 63(11), 2003, pp. 1105-1122. The parameters below are those of the
-model's reference program (Parallel Workloads Archive, m_lublin99): all jobs together, and batch and interactive
-jobs on their own.
+U. Lublin, D. G. Feitelson: The workload on parallel supercomputers: modeling the characteristics of rigid
+jobs. Journal of Parallel and Distributed Computing 63(11), 2003, pp. 1105-1122. The parameters below are
+those of the model's reference program (Parallel Workloads Archive, lublin99): all jobs together, and batch
+and interactive jobs on their own.
 """
 
 import math
@@ -100,7 +100,7 @@ class LublinConfig(GeneratorConfig):
     kind: Literal["all", "batch", "interactive"] | LublinParameters = "all"
     """Which jobs, or parameters of one's own."""
     load: Annotated[float, Field(gt=0, le=1000)] | None = None
-    """If given, the gaps of rush hours are scaled until the whole workload has this load. None: as modelled."""
+    """If given, the gaps of rush hours are scaled to about this load of the machine. None: as modelled."""
 
     @property
     def parameters(self) -> LublinParameters:
@@ -125,9 +125,7 @@ class LublinConfig(GeneratorConfig):
             }
         )
         return Trace(
-            make_workload(
-                frame, name=self.name, epoch_s=MONDAY_S, source="lublin", history=self.history()
-            )
+            make_workload(frame, name=self.name, epoch_s=MONDAY_S, source="lublin", history=self.history())
         )
 
 
@@ -185,7 +183,7 @@ def draw_arrivals(config: LublinConfig, work_s: float) -> Floats:
     weights = daily_cycle(parameters.anum, parameters.bnum)
     passed_s = np.concatenate([[0.0], np.cumsum(weights)]) * (DAY_S / _BUCKETS)
     days = np.floor(clock_s / passed_s[-1])
-    half_hours_s = np.arange(_BUCKETS + 1) * (DAY_S / _BUCKETS)
+    half_hours_s = np.arange(_BUCKETS + 1, dtype=np.float64) * (DAY_S / _BUCKETS)
     submits: Floats = days * DAY_S + interpolate(clock_s - days * passed_s[-1], passed_s, half_hours_s)
     return submits
 
@@ -196,4 +194,5 @@ def daily_cycle(anum: float, bnum: float) -> Floats:
     for i in range(_FIRST_BUCKET, _FIRST_BUCKET + _BUCKETS):
         share = gamma_cdf(i + 0.5, anum, bnum) - gamma_cdf(i - 0.5, anum, bnum)
         weights[(i - 1) % _BUCKETS] = share
-    return weights / (np.cumsum(weights)[-1] / _BUCKETS)
+    cycle: Floats = weights / (running_total(weights) / _BUCKETS)
+    return cycle

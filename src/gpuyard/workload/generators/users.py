@@ -4,17 +4,16 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import polars as pl
 
 from gpuyard.workload.generators.draws import Floats, Integers, blend, choose, normals, reordered, uniforms
 
 _USER_STREAM = 19
-_JOB_DURATION_STREAM = 42
-_JOB_GANG_STREAM = 43
-_JOB_PRIORITY_STREAM = 44
-_USER_DURATION_STREAM = 45
-_USER_GANG_STREAM = 46
+_JOB_DURATION_STREAM = 58
+_JOB_GANG_STREAM = 59
+_JOB_PRIORITY_STREAM = 60
+_USER_DURATION_STREAM = 61
+_USER_GANG_STREAM = 62
 
 Activity = Literal["zipf", "uniform"]
 
@@ -92,9 +91,3 @@ def habit_scores(seed: int, streams: tuple[int, int], user: Integers, users: int
     of_job = normals(seed, streams[1], len(user))
     scores: Floats = math.sqrt(habits) * of_user[user] + math.sqrt(1.0 - habits) * of_job
     return scores
-
-
-def activity_order(counts: Integers) -> Integers:
-    """Users from the busiest to the least busy; ties by number."""
-    order: Integers = np.argsort(-counts, kind="stable").astype(np.int64)
-    return order

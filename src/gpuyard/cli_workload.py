@@ -1,0 +1,375 @@
+"""``gpuyard workload``: making, importing, looking over and shaping workloads."""
+
+import json as json_format
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from gpuyard.cli_parts import (
+    ClusterText,
+    Flag,
+    Json,
+    WorkloadText,
+    first_lines,
+    open_cluster,
+    open_console,
+    open_workload,
+    print_json,
+)
+from gpuyard.errors import InputError
+from gpuyard.options import SynthOptions
+from gpuyard.shape_options import ShapeOptions, parse_pairs
+
+if TYPE_CHECKING:
+    from gpuyard.workload.formats import ImportedTrace
+    from gpuyard.workload.importing import ImportReport
+
+workload_app = App(name="workload", help="Import, make, look over and shape workloads.")
+
+OutFile = Annotated[Path, Parameter(help="The file to write: .csv, .csv.gz or .parquet.")]
+LARGE_BYTES = 50_000_000
+"""Away from a terminal, reading more than this is announced."""
+
+
+@workload_app.command(name="import", sort_key=1)
+def import_files(
+    files: Annotated[list[Path], Parameter(negative=(), help="The files of a trace that belong together.")],
+    /,
+    *,
+    out: OutFile,
+    format: Annotated[str | None, Parameter(help="Name of the format. (default: recognised)")] = None,
+    lenient: Annotated[bool, Flag, Parameter(help="Assume something where files are ambiguous.")] = False,
+    option: Annotated[
+        list[str] | None,
+        Parameter(negative=(), help="NAME=VALUE: an option of the format; repeat it for more."),
+    ] = None,
+    cluster_out: Annotated[
+        Path | None, Parameter(help="Also write the cluster that the files tell, as TOML.")
+    ] = None,
+    report: Annotated[
+        Path | None, Parameter(help="The report. (default: beside --out, .import.json)")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Read a trace or accounting log and say what became of every row.
+
+    Example: gpuyard workload import sacct.txt --out jobs.parquet
+    """
+    from gpuyard.workload import write_workload
+    from gpuyard.workload.native import check_suffix
+
+    check_suffix(out)
+    trace = _imported(files, format, lenient, _format_options(option or []))
+    if cluster_out is not None and trace.cluster is None:
+        raise InputError(
+            f"--cluster-out {cluster_out}: these files of format {trace.report.format} tell no cluster"
+        )
+    write_workload(trace.workload, out)
+    beside = report or report_beside(out)
+    _write_text(beside, trace.report.model_dump_json(indent=2) + "\n")
+    written = [str(out), str(beside)]
+    if cluster_out is not None and trace.cluster is not None:
+        _write_text(cluster_out, trace.cluster.to_toml())
+        written.append(str(cluster_out))
+    if json:
+        print_json({"files": written, "report": trace.report.model_dump(mode="json")})
+        return
+    from gpuyard.workload_tables import import_table
+
+    open_console().print(import_table(trace.report), "", f"Written: {', '.join(written)}", sep="\n")
+
+
+def _imported(
+    files: list[Path], format: str | None, lenient: bool, options: dict[str, Any]
+) -> "ImportedTrace":
+    from gpuyard.workload import import_trace
+
+    with _reading(files):
+        return import_trace(files, format, strict=not lenient, **options)
+
+
+@contextmanager
+def _reading(files: list[Path]) -> Iterator[None]:
+    """Something that moves on a terminal while files are read; elsewhere a line if they are large."""
+    from gpuyard.terminal import errors
+
+    size = sum(path.stat().st_size for path in files if path.is_file())
+    said = f"reading {', '.join(path.name for path in files[:3])} ({size / 1e6:,.1f} MB)"
+    console = errors()
+    if console.is_terminal:
+        with console.status(said):
+            yield
+        return
+    if size > LARGE_BYTES:
+        console.print(said)
+    yield
+
+
+def _format_options(texts: list[str]) -> dict[str, Any]:
+    """Values as they are; those that start like a JSON list or object are read as one."""
+    options: dict[str, Any] = dict(parse_pairs("--option", texts))
+    for name, value in options.items():
+        if value[:1] in ("[", "{"):
+            try:
+                options[name] = json_format.loads(value)
+            except ValueError:
+                raise InputError(f"--option {name}={value}: is not valid JSON") from None
+    return options
+
+
+def report_beside(path: Path) -> Path:
+    """Where the import report of a workload file lies."""
+    name = path.name
+    for suffix in (".csv.gz", ".csv", ".parquet"):
+        name = name.removesuffix(suffix)
+    return path.with_name(f"{name}.import.json")
+
+
+@workload_app.command(sort_key=2)
+def audit(
+    workload: WorkloadText,
+    /,
+    *,
+    cluster: ClusterText = None,
+    out: Annotated[Path | None, Parameter(help="Also write the card: .html or .json.")] = None,
+    report: Annotated[
+        Path | None, Parameter(help="The import report. (default: the one beside the file, if any)")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say what is wrong with a workload, what it does to a simulation, and what to do about it.
+
+    Example: gpuyard workload audit jobs.parquet --cluster 64x8 --out card.html
+    """
+    from gpuyard.workload.audit import audit as look_over
+
+    _check_page(out, (".html", ".json"))
+    card = look_over(open_workload(workload), open_cluster(cluster), _import_report(workload, report))
+    if out is not None:
+        from gpuyard.workload_pages import card_page
+
+        text = card.model_dump_json(indent=2) + "\n" if out.suffix == ".json" else card_page(card)
+        _write_text(out, text)
+    if json:
+        print_json(card.model_dump(mode="json"))
+        return
+    from gpuyard.workload_tables import card_table
+
+    console = open_console()
+    console.print(card_table(card))
+    if out is not None:
+        console.print(f"Written: {out}")
+
+
+def _import_report(workload: str, path: Path | None) -> "ImportReport | None":
+    from pydantic import ValidationError
+
+    from gpuyard.workload.importing import ImportReport
+
+    path = path or (report_beside(Path(workload)) if report_beside(Path(workload)).is_file() else None)
+    if path is None:
+        return None
+    try:
+        return ImportReport.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    except ValidationError as error:
+        raise InputError(f"{path}: is no import report ({error.errors()[0]['msg']}); import again") from None
+
+
+@workload_app.command(sort_key=3)
+def describe(
+    workload: WorkloadText,
+    /,
+    *,
+    cluster: ClusterText = None,
+    out: Annotated[Path | None, Parameter(help="Also write a page with charts: .html.")] = None,
+    json: Json = False,
+) -> None:
+    """Say what is in a workload: jobs, users, durations, gang sizes, arrivals, load."""
+    from gpuyard.workload import describe as summarise
+    from gpuyard.workload.distributions import distributions
+
+    _check_page(out, (".html",))
+    jobs, machines = open_workload(workload), open_cluster(cluster)
+    summary = summarise(jobs, machines)
+    spread = distributions(jobs, machines.total_gpus if machines else None)
+    if out is not None:
+        from gpuyard.workload_pages import description_page
+
+        _write_text(out, description_page(summary, spread))
+    if json:
+        print_json({**summary, "distributions": spread})
+        return
+    from gpuyard.tables import description_tables
+    from gpuyard.workload_tables import distribution_tables
+
+    console = open_console()
+    console.print(description_tables(summary), "", distribution_tables(spread), sep="\n")
+    if out is not None:
+        console.print(f"Written: {out}")
+
+
+@workload_app.command(sort_key=4)
+def shape(
+    workload: WorkloadText,
+    /,
+    *,
+    out: OutFile,
+    cluster: ClusterText = None,
+    cluster_out: Annotated[
+        Path | None,
+        Parameter(help="Reach --load by a smaller cluster of --cluster's shape, written here as TOML."),
+    ] = None,
+    json: Json = False,
+    options: ShapeOptions = ShapeOptions(),  # noqa: B008  (frozen)
+) -> None:
+    """Cut, filter, thin, compress or complete a workload. Steps are taken in the order of their options.
+
+    Example: gpuyard workload shape jobs.parquet --from 14d --load 0.9 --cluster 64x8 --out dense.parquet
+    """
+    from gpuyard.workload import write_workload
+    from gpuyard.workload.native import check_suffix
+    from gpuyard.workload.shape import shape as take_steps
+    from gpuyard.workload.shape import shrink_to_load
+
+    check_suffix(out)
+    config, machines = options.config(), open_cluster(cluster)
+    if cluster_out is not None and (config.load is None or machines is None):
+        raise InputError("--cluster-out needs --load and --cluster: the cluster to shrink, and to which load")
+    jobs = open_workload(workload)
+    before = len(jobs)
+    if cluster_out is None:
+        jobs = take_steps(jobs, config, machines)
+    else:
+        jobs = take_steps(jobs, config.model_copy(update={"load": None}), machines)
+        machines = shrink_to_load(jobs, machines, config.load)  # type: ignore[arg-type]
+        _write_text(cluster_out, machines.to_toml())
+    write_workload(jobs, out)
+    _say_shaped(out, before, jobs, machines, cluster_out, json)
+
+
+def _say_shaped(
+    out: Path, before: int, jobs: Any, machines: Any, cluster_out: Path | None, json: bool
+) -> None:
+    from gpuyard.quantities import plural
+    from gpuyard.workload.rescale import area_load
+    from gpuyard.workload.slices import span_text
+
+    load = area_load(jobs, machines) if machines is not None else None
+    if json:
+        document = {"file": str(out), "jobs": len(jobs), "metadata": jobs.metadata.model_dump(mode="json")}
+        print_json(
+            {**document, "load": load, "cluster_file": None if cluster_out is None else str(cluster_out)}
+        )
+        return
+    console = open_console()
+    console.print(f"{out}: {len(jobs):,} of {plural(before, 'job')}, {span_text(jobs)}")
+    if load is not None:
+        console.print(f"load {load:.3f} on {machines.name} ({plural(machines.total_gpus, 'GPU')})")
+    for step in jobs.metadata.history:
+        stated = ", ".join(f"{name} = {value}" for name, value in step.settings.items())
+        console.print(
+            f"  {step.name}: {stated}"[: console.width] if stated else f"  {step.name}", style="dim"
+        )
+
+
+@workload_app.command(sort_key=5)
+def merge(
+    workloads: Annotated[list[str], Parameter(negative=(), help="Two files of jobs or more.")],
+    /,
+    *,
+    out: OutFile,
+    clock: Annotated[
+        Literal["epoch", "zero"], Parameter(help="By date, or all from their first submit on.")
+    ] = "epoch",
+    keep_apart: Annotated[
+        bool, Flag, Parameter(help="Put the workload's name before users, groups and ids.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Put several workloads on one clock."""
+    from gpuyard.workload import write_workload
+    from gpuyard.workload.merge import merge as put_together
+    from gpuyard.workload.native import check_suffix
+
+    check_suffix(out)
+    jobs = put_together([open_workload(source) for source in workloads], clock=clock, keep_apart=keep_apart)
+    write_workload(jobs, out)
+    _say_shaped(out, len(jobs), jobs, None, None, json)
+
+
+@workload_app.command(sort_key=6)
+def convert(workload: WorkloadText, /, *, out: OutFile, json: Json = False) -> None:
+    """Write a workload as another kind of file."""
+    from gpuyard.workload import write_workload
+    from gpuyard.workload.native import check_suffix
+
+    check_suffix(out)
+    jobs = open_workload(workload)
+    write_workload(jobs, out)
+    if json:
+        print_json({"file": str(out), "jobs": len(jobs)})
+    else:
+        open_console().print(f"{out}: {len(jobs):,} jobs")
+
+
+@workload_app.command(sort_key=7)
+def synth(
+    *,
+    out: OutFile,
+    cluster: ClusterText = None,
+    json: Json = False,
+    options: SynthOptions = SynthOptions(),  # noqa: B008  (frozen)
+) -> None:
+    """Make a synthetic workload: arrivals, a mix of gang sizes, durations, users."""
+    from gpuyard.workload import synthesize, write_workload
+
+    machines = open_cluster(cluster)
+    if machines is not None and machines.total_gpus == 0:
+        raise InputError(f"--cluster {cluster}: has no GPUs for the load to refer to")
+    config = options.config(machines.total_gpus if machines else None)
+    jobs = synthesize(config)
+    write_workload(jobs, out)
+    if json:
+        print_json({"file": str(out), "jobs": len(jobs), "settings": config.model_dump(mode="json")})
+        return
+    load = f"load {config.load:g} for {config.cluster_gpus:,} GPUs"
+    open_console().print(f"{out}: {len(jobs):,} jobs at {load}, seed {config.seed}")
+
+
+@workload_app.command(name="list", sort_key=8)
+def list_workloads(*, json: Json = False) -> None:
+    """List file formats, built-in workloads and built-in clusters."""
+    from gpuyard.cluster import preset_clusters
+    from gpuyard.tables import named_table
+    from gpuyard.workload import demo_workload, workload_formats
+
+    kinds = {
+        "format": first_lines(workload_formats().items()),
+        "workload": first_lines([("demo", demo_workload)]),
+        "cluster": first_lines(preset_clusters().items()),
+    }
+    if json:
+        print_json(
+            {f"{kind}s": [{"name": n, "summary": s} for n, s in named] for kind, named in kinds.items()}
+        )
+        return
+    console = open_console()
+    for kind, named in kinds.items():
+        console.print(named_table(kind, named), "", sep="\n")
+
+
+def _check_page(path: Path | None, suffixes: tuple[str, ...]) -> None:
+    if path is not None and path.suffix not in suffixes:
+        raise InputError(f"--out {path}: give a name that ends in {' or '.join(suffixes)}")
+
+
+def _write_text(path: Path, text: str) -> None:
+    from gpuyard.files import atomic_write
+
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

@@ -1,0 +1,513 @@
+"""Cutting and changing workloads, against numbers worked out by hand."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from gpuyard import _core
+from gpuyard.cluster import Cluster, NodeGroup, parse_cluster
+from gpuyard.cluster_scaling import apportion, shrink_cluster
+from gpuyard.errors import InputError
+from gpuyard.workload import Workload, make_workload, read_workload, write_workload
+from gpuyard.workload.draws import uniforms_by_row
+from gpuyard.workload.shape import (
+    ShapeConfig,
+    area_load,
+    between,
+    clamp_durations,
+    compress_time,
+    demand_in_span,
+    drop_duplicates,
+    estimates_from,
+    exact_estimates,
+    keep,
+    merge,
+    moment,
+    noisy_estimates,
+    relabel_groups,
+    resample_days,
+    round_estimates,
+    shape,
+    shrink_to_load,
+    split_by_time,
+    thin,
+    to_load,
+    window,
+)
+
+DAY_S = 86400.0
+SEPTEMBER_S = 1_598_918_400.0  # 2020-09-01 00:00, a Tuesday
+
+
+def make(submit_s, duration_s=10.0, gpus=1, *, epoch_s=0.0, origin_s=0.0, name="jobs", **columns) -> Workload:
+    count = len(submit_s)
+    frame = {
+        "submit_s": submit_s,
+        "duration_s": duration_s if isinstance(duration_s, list) else [float(duration_s)] * count,
+        "gpus": gpus if isinstance(gpus, list) else [gpus] * count,
+    }
+    return make_workload(pl.DataFrame(frame | columns), epoch_s=epoch_s, origin_s=origin_s, name=name)
+
+
+@pytest.fixture
+def ten() -> Workload:
+    """Jobs at 0, 10, ... 90 s in a slice that begins 1,000 s into its trace."""
+    return make([10.0 * k for k in range(10)], origin_s=1000.0, epoch_s=SEPTEMBER_S)
+
+
+def last_step(workload: Workload) -> tuple[str, dict]:
+    step = workload.metadata.history[-1]
+    return step.name, step.settings
+
+
+# Slices
+
+
+def test_a_slice_keeps_rows_and_knows_where_it_lies_in_the_trace(ten):
+    part = between(ten, 25.0, 60.0)
+    assert part.frame["submit_s"].to_list() == [0.0, 10.0, 20.0]
+    assert part.frame["row"].to_list() == [3, 4, 5]
+    assert part.metadata.origin_s == 1030.0
+    assert part.metadata.epoch_s == SEPTEMBER_S + 30.0
+    assert last_step(part) == ("between", {"start_s": 25.0, "end_s": 60.0})
+
+
+def test_a_slice_of_a_slice_lies_where_one_slice_would(ten):
+    twice = between(between(ten, 20.0), 30.0)
+    once = between(ten, 50.0)
+    assert twice.frame.equals(once.frame)
+    assert twice.metadata.origin_s == once.metadata.origin_s == 1050.0
+
+
+def test_the_start_of_a_slice_is_in_and_its_end_is_not(ten):
+    assert between(ten, 10.0, 30.0).frame["row"].to_list() == [1, 2]
+    assert len(between(ten, 0.0)) == len(between(ten)) == 10
+
+
+@pytest.mark.parametrize(
+    ("start_s", "end_s", "words"),
+    [
+        (50, 50, "no range"),
+        (60, 20, "no range"),
+        (91, None, "outside"),
+        (-5, 0, "outside"),
+        (11, 19, "no job"),
+    ],
+)
+def test_a_slice_of_nothing_is_refused(ten, start_s, end_s, words):
+    with pytest.raises(InputError, match=words):
+        between(ten, start_s, end_s)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("86400", 86400), ("1.5h", 5400), ("14d", 14 * DAY_S), ("2w", 14 * DAY_S), ("20%", 18), ("90m", 5400)],
+)
+def test_moments_are_read_as_people_write_them(ten, text, seconds):
+    assert moment(ten, text) == seconds
+
+
+def test_a_date_is_a_moment_where_the_clock_tells_dates(ten):
+    assert moment(ten, "2020-09-01T00:01") == 60.0
+    assert moment(ten, "2020-09-02") == DAY_S
+    with pytest.raises(InputError, match="tells none"):
+        moment(make([0.0, 1.0]), "2020-09-02")
+    with pytest.raises(InputError, match="tells none"):
+        moment(compress_time(ten, 2.0), "2020-09-02")
+
+
+@pytest.mark.parametrize("text", ["soon", "", "120%", "-5", "5 apples"])
+def test_other_moments_are_refused(ten, text):
+    with pytest.raises(InputError):
+        moment(ten, text)
+
+
+def test_a_window_is_so_many_jobs_from_a_position(ten):
+    part = window(ten, 4, 3)
+    assert part.frame["row"].to_list() == [4, 5, 6]
+    assert part.metadata.origin_s == 1040.0
+    for start, count in ((8, 3), (-1, 2), (0, 0), (10, 1)):
+        with pytest.raises(InputError, match="does not lie within"):
+            window(ten, start, count)
+
+
+def test_deadlines_move_with_the_clock():
+    jobs = make([0.0, 50.0], deadline_s=[100.0, 80.0])
+    assert between(jobs, 40.0).frame["deadline_s"].to_list() == [30.0]
+
+
+def test_splits_hold_every_job_once_in_order(ten):
+    train, validation, test = split_by_time(ten)
+    assert [part.frame["row"].to_list() for part in (train, validation, test)] == [
+        [0, 1, 2, 3, 4, 5],
+        [6, 7],
+        [8, 9],
+    ]
+    assert test.metadata.origin_s == 1080.0
+    assert last_step(test) == ("split-by-time", {"part": "test", "shares": [0.6, 0.2, 0.2]})
+
+
+def test_splits_that_make_no_sense_are_refused(ten):
+    for shares in ((0.5, 0.5), (0.6, 0.2, 0.3), (1.0, 0.0, 0.0)):
+        with pytest.raises(InputError, match="sum to 1"):
+            split_by_time(ten, shares)
+    with pytest.raises(InputError, match="train part"):
+        split_by_time(make([0.0]), (0.6, 0.2, 0.2))
+
+
+# Filters
+
+
+@pytest.fixture
+def mixed() -> Workload:
+    return make(
+        [0.0, 1.0, 2.0, 3.0],
+        [10.0, 100.0, 1000.0, 100.0],
+        [1, 8, 16, 8],
+        user=["ann", "bob", "ann", "eve"],
+        group=["x", "y", "y", ""],
+        status=["completed", "failed", "completed", "unknown"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rows"),
+    [
+        ({"statuses": ["completed"]}, [0, 2]),
+        ({"groups": ["y"]}, [1, 2]),
+        ({"users": ["ann", "eve"]}, [0, 2, 3]),
+        ({"gpus": (8, None)}, [1, 2, 3]),
+        ({"gpus": (None, 8)}, [0, 1, 3]),
+        ({"duration_s": (50.0, 100.0)}, [1, 3]),
+        ({"users": ["ann"], "groups": ["y"]}, [2]),
+    ],
+)
+def test_filters_keep_jobs_that_are_all_of_what_is_asked(mixed, wanted, rows):
+    assert keep(mixed, **wanted).frame["row"].to_list() == rows
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({"statuses": ["complete"]}, "did you mean 'completed'"),
+        ({"groups": ["z"]}, "group 'z'"),
+        ({"users": ["anne"]}, "did you mean 'ann'"),
+        ({"gpus": (8, 1)}, "no range"),
+        ({"gpus": (100, None)}, "leaves none of the 4 jobs"),
+    ],
+)
+def test_filters_that_make_no_sense_are_refused(mixed, wanted, words):
+    with pytest.raises(InputError, match=words):
+        keep(mixed, **wanted)
+
+
+def test_history_tells_only_what_was_asked_for(mixed):
+    assert last_step(keep(mixed, gpus=(8, None))) == ("keep", {"gpus": [8, None]})
+
+
+def test_duplicates_are_dropped_once():
+    once = drop_duplicates(make([0.0, 0.0, 1.0, 1.0], gpus=[1, 1, 1, 2]))
+    assert once.frame["row"].to_list() == [0, 2, 3]
+    assert last_step(once) == ("drop-duplicates", {"jobs_dropped": 1})
+
+
+def test_draws_by_row_are_the_core_s():
+    rows = np.array([0, 7, 2**62])
+    wanted = [(_core.draw(5, 8, row, 0) >> 11) * 2.0**-53 for row in rows.tolist()]
+    assert uniforms_by_row(5, 8, rows).tolist() == wanted
+
+
+def test_thinning_is_the_same_in_every_slice():
+    jobs = make([float(k) for k in range(1000)])
+    thinned = thin(jobs, 0.3, seed=1)
+    assert 250 < len(thinned) < 350
+    of_slice = thin(window(jobs, 400, 200), 0.3, seed=1)
+    assert of_slice.frame["row"].to_list() == [row for row in thinned.frame["row"] if 400 <= row < 600]
+    assert thin(jobs, 0.3, seed=2).frame["row"].to_list() != thinned.frame["row"].to_list()
+    assert thin(jobs, 1.0).frame.equals(jobs.frame)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.1, float("nan")])
+def test_a_share_to_keep_is_above_0_and_at_most_1(ten, share):
+    with pytest.raises(InputError, match="share to keep"):
+        thin(ten, share)
+
+
+# Load
+
+
+def test_loads_are_work_over_gpu_time():
+    # 4 GPUs for 100 s = 400 GPU s; the jobs bring 10 + 2 * 100 + 400, the last of which starts at the end.
+    jobs = make([0.0, 50.0, 100.0], [10.0, 100.0, 100.0], [1, 2, 4])
+    cluster = parse_cluster("1x4")
+    assert area_load(jobs, cluster) == pytest.approx(610 / 400)
+    assert demand_in_span(jobs, cluster) == pytest.approx((10 + 100 + 0) / 400)
+    assert area_load(jobs, parse_cluster("farm-small")) is None
+
+
+def test_compressed_time_keeps_durations_and_slack(ten):
+    jobs = make([0.0, 50.0, 100.0], deadline_s=[30.0, None, 150.0], origin_s=500.0)
+    dense = compress_time(jobs, 5.0)
+    assert dense.frame["submit_s"].to_list() == [0.0, 10.0, 20.0]
+    assert dense.frame["duration_s"].to_list() == [10.0] * 3
+    assert dense.frame["deadline_s"].to_list() == [30.0, None, 70.0]
+    assert dense.metadata.origin_s == 100.0
+    for factor in (0.0, -2.0, float("nan")):
+        with pytest.raises(InputError, match="factor"):
+            compress_time(jobs, factor)
+
+
+def test_a_wanted_load_is_reached(ten):
+    cluster = parse_cluster("1x4")
+    assert area_load(ten, cluster) == pytest.approx(100 / 360)
+    dense = to_load(ten, cluster, 0.9)
+    assert area_load(dense, cluster) == pytest.approx(0.9, rel=1e-6)
+    assert last_step(dense)[1]["factor"] == pytest.approx(0.9 * 3.6)
+
+
+@pytest.mark.parametrize("load", [0.0, -1.0, float("nan")])
+def test_a_load_is_above_0(ten, load):
+    with pytest.raises(InputError, match="load"):
+        to_load(ten, parse_cluster("1x4"), load)
+
+
+def test_a_load_that_is_not_there_cannot_be_changed(ten):
+    with pytest.raises(InputError, match="no GPUs"):
+        to_load(ten, parse_cluster("farm-small"), 0.9)
+    with pytest.raises(InputError, match="no load"):
+        to_load(make([0.0]), parse_cluster("1x4"), 0.9)
+
+
+def test_a_shrunk_cluster_keeps_proportions_and_one_node_of_each_pool():
+    cluster = Cluster(
+        name="c",
+        nodes=(
+            NodeGroup(count=60, gpus=8, type="v100"),
+            NodeGroup(count=30, gpus=8, type="v100", owner="vision"),
+            NodeGroup(count=9, gpus=2, type="t4"),
+            NodeGroup(count=1, gpus=0, type="cpu", cpus=64),
+        ),
+    )
+    small = shrink_cluster(cluster, 0.1)
+    assert [(g.count, g.gpus, g.owner) for g in small.nodes] == [
+        (5, 8, None),
+        (3, 8, "vision"),
+        (1, 2, None),
+        (1, 0, None),
+    ]
+    assert [g.count for g in shrink_cluster(cluster, 1e-6).nodes] == [1, 1, 1, 1]
+    assert shrink_cluster(cluster, 1.0).nodes == cluster.nodes
+    for factor in (0.0, 1.5, -1.0):
+        with pytest.raises(InputError, match="factor"):
+            shrink_cluster(cluster, factor)
+
+
+def test_kinds_of_nodes_within_a_pool_may_vanish():
+    racks = tuple(NodeGroup(count=2, gpus=8, type="v100", rack=f"r{k}") for k in range(10))
+    small = shrink_cluster(Cluster(name="c", nodes=racks), 0.25)
+    assert small.node_count == 5
+    assert all(group.count == 1 for group in small.nodes)
+
+
+def test_apportioning_is_by_largest_remainder():
+    assert apportion([50, 30, 20], 10, least=0) == [5, 3, 2]
+    assert apportion([47, 16, 37], 10, least=0) == [5, 1, 4]
+    assert apportion([98, 1, 1], 10, least=1) == [8, 1, 1]
+
+
+def test_a_cluster_is_shrunk_to_a_load_but_never_grown(ten):
+    # 100 GPU s of work in 90 s, on 4 of 40 nodes: 100 / (90 * 4) is nearest to 0.25.
+    cluster = parse_cluster("40x1")
+    assert shrink_to_load(ten, cluster, 0.25).node_count == round(100 / 90 / 0.25)
+    with pytest.raises(InputError, match="already"):
+        shrink_to_load(ten, parse_cluster("1x1"), 0.9)
+
+
+# Days
+
+
+def test_resampled_days_keep_times_of_day_and_distinct_rows():
+    # Days 0 to 4 from midnight; day d has d + 1 jobs, at d:00, d:01, ... h; the last job ends day 4.
+    submits = [day * DAY_S + day * 3600 + k * 60 for day in range(5) for k in range(day + 1)] + [5 * DAY_S]
+    jobs = make(submits, epoch_s=SEPTEMBER_S)
+    drawn = resample_days(jobs, 12, seed=3)
+    clock_s = drawn.frame["submit_s"].to_numpy() + drawn.metadata.epoch_s - SEPTEMBER_S
+    day, within = np.divmod(clock_s, DAY_S)
+    hour = (within // 3600).astype(int)
+    for new in range(12):
+        hours = set(hour[day == new].tolist())
+        assert len(hours) == 1, "a new day is one old day"
+        assert int((day == new).sum()) == hours.pop() + 1, "and has all of its jobs"
+    rows = drawn.frame["row"].to_list()
+    assert len(set(rows)) == len(rows)
+    stride = len(jobs)
+    first_copies = [row for row in rows if row < stride]
+    assert {row % stride for row in rows} == set(first_copies)
+    assert drawn.metadata.origin_s == 0.0
+    assert resample_days(jobs, 12, seed=3).frame.equals(drawn.frame)
+    assert not resample_days(jobs, 12, seed=4).frame.equals(drawn.frame)
+
+
+def test_weekdays_stand_for_themselves_if_asked():
+    jobs = make([hour * 3600.0 for hour in range(24 * 21 + 1)], epoch_s=SEPTEMBER_S)
+    drawn = resample_days(jobs, 14, seed=1, keep_weekdays=True)
+    new_day = (drawn.frame["submit_s"].to_numpy() // DAY_S).astype(int)
+    old_day = (drawn.frame["row"].to_numpy() % len(jobs)) // 24
+    assert (new_day % 7 == old_day % 7).all()
+    with pytest.raises(InputError, match="no dates"):
+        resample_days(make([0.0, 30 * DAY_S]), keep_weekdays=True)
+
+
+def test_days_that_are_not_whole_are_not_drawn():
+    noon = make([0.0, 1.0, 1.9 * DAY_S], epoch_s=SEPTEMBER_S + DAY_S / 2)
+    with pytest.raises(InputError, match="1 whole days"):
+        resample_days(noon)
+
+
+# Values
+
+
+def test_durations_are_clamped_and_counted():
+    clamped = clamp_durations(make([0.0] * 4, [1.0, 10.0, 100.0, 1000.0]), min_s=5.0, max_s=100.0)
+    assert clamped.frame["duration_s"].to_list() == [5.0, 10.0, 100.0, 100.0]
+    assert last_step(clamped)[1]["jobs_changed"] == 2
+    for bounds in ({}, {"max_s": -1.0}, {"min_s": 10.0, "max_s": 5.0}):
+        with pytest.raises(InputError):
+            clamp_durations(clamped, **bounds)
+
+
+def test_groups_are_renamed(mixed):
+    assert relabel_groups(mixed, {"x": "y"}).frame["group"].to_list() == ["y", "y", "y", ""]
+    assert relabel_groups(mixed, {"x": "a", "*": "b"}).frame["group"].to_list() == ["a", "b", "b", "b"]
+    with pytest.raises(InputError, match="group 'z'"):
+        relabel_groups(mixed, {"z": "a"})
+
+
+def test_exact_estimates_are_the_durations(mixed):
+    assert exact_estimates(mixed).frame["estimate_s"].to_list() == [10.0, 100.0, 1000.0, 100.0]
+
+
+def test_noisy_estimates_are_those_of_the_simulator(mixed):
+    duration_us = np.array([10, 100, 1000, 100]) * 1_000_000
+    wanted = _core.noisy_estimates(duration_us, np.arange(4), 7, 0.5) / 1e6
+    assert noisy_estimates(mixed, 0.5, seed=7).frame["estimate_s"].to_list() == wanted.tolist()
+    with pytest.raises(InputError, match="sigma"):
+        noisy_estimates(mixed, -1.0)
+
+
+def test_round_estimates_are_round_and_never_too_short():
+    jobs = make([float(k) for k in range(500)], [float(1 + 3000 * k) for k in range(500)])
+    asked = round_estimates(jobs, 2.0, seed=1).frame
+    assert (asked["estimate_s"] >= asked["duration_s"]).all()
+    assert (asked["estimate_s"] % 300 == 0).all()
+    barely = round_estimates(make([0.0, 1.0, 2.0], [299.0, 3601.0, 30 * DAY_S]), 1.0).frame["estimate_s"]
+    assert barely.to_list() == [300.0, 7200.0, 35 * DAY_S]
+    with pytest.raises(InputError, match="overestimation"):
+        round_estimates(jobs, 0.5)
+
+
+def test_estimates_come_from_another_table(mixed):
+    table = pl.DataFrame({"row": [2, 0, 99], "estimate_s": [5.0, 7.0, 1.0]})
+    assert estimates_from(mixed, table).frame["estimate_s"].to_list() == [7.0, None, 5.0, None]
+    for wrong, words in (
+        (pl.DataFrame({"estimate_s": [1.0]}), "row or source_id"),
+        (pl.DataFrame({"row": [1, 1], "estimate_s": [1.0, 2.0]}), "several lines"),
+        (pl.DataFrame({"row": [50], "estimate_s": [1.0]}), "none of the jobs"),
+    ):
+        with pytest.raises(InputError, match=words):
+            estimates_from(mixed, wrong)
+
+
+# Merging
+
+
+def test_merged_workloads_share_a_clock_of_dates():
+    a = make([0.0, 100.0], epoch_s=SEPTEMBER_S + 50, name="a", user=["u1", "u2"], source_id=["1", "2"])
+    b = make([0.0, 20.0], epoch_s=SEPTEMBER_S, name="b", user=["u1", ""], source_id=["1", "2"])
+    both = merge([a, b])
+    assert both.frame["submit_s"].to_list() == [0.0, 20.0, 50.0, 150.0]
+    assert both.frame["row"].to_list() == [2, 3, 0, 1]
+    assert both.metadata.epoch_s == SEPTEMBER_S
+    assert both.frame["user"].to_list() == ["u1", "", "u1", "u2"]
+    apart = merge([a, b], keep_apart=True)
+    assert apart.frame["user"].to_list() == ["b/u1", "", "a/u1", "a/u2"]
+    assert apart.frame["source_id"].to_list() == ["b/1", "b/2", "a/1", "a/2"]
+    parts = both.metadata.history[0].settings["parts"]
+    assert [(part["name"], part["row_offset"]) for part in parts] == [("a", 0), ("b", 2)]
+
+
+def test_merging_from_zero_starts_all_together():
+    both = merge([make([0.0, 5.0]), make([0.0, 3.0])], clock="zero")
+    assert both.frame["submit_s"].to_list() == [0.0, 0.0, 3.0, 5.0]
+    assert sorted(both.frame["row"].to_list()) == [0, 1, 2, 3]
+
+
+def test_merging_what_does_not_fit_is_refused(ten):
+    with pytest.raises(InputError, match="at least two"):
+        merge([ten])
+    with pytest.raises(InputError, match="no dates"):
+        merge([ten, make([0.0])])
+    with pytest.raises(InputError, match="distinct names"):
+        merge([ten, ten], keep_apart=True)
+
+
+# All together
+
+
+def test_steps_are_taken_in_the_documented_order(mixed):
+    config = ShapeConfig(
+        start="0",
+        end="100%",
+        gpus=(8, None),
+        job_count=2,
+        clamp_max_s=500.0,
+        relabel_groups={"*": "all"},
+        compress=2.0,
+        load=0.5,
+        estimates="round:2",
+        thin=1.0,
+    )
+    shaped = shape(mixed, config, parse_cluster("2x8"))
+    assert [step.name for step in shaped.metadata.history] == [
+        "between",
+        "keep",
+        "window",
+        "thin",
+        "clamp-durations",
+        "relabel-groups",
+        "compress-time",
+        "compress-time",
+        "round-estimates",
+    ]
+    assert shaped.frame["row"].to_list() == [1, 2]
+    assert area_load(shaped, parse_cluster("2x8")) == pytest.approx(0.5, rel=1e-6)
+
+
+def test_shaping_with_nothing_to_do_changes_nothing(mixed):
+    assert shape(mixed, ShapeConfig()) is mixed
+    with pytest.raises(InputError, match="--cluster"):
+        shape(mixed, ShapeConfig(load=0.5))
+    with pytest.raises(InputError, match="no such file"):
+        shape(mixed, ShapeConfig(estimates="nonsense"))
+    with pytest.raises(InputError, match="expected exact"):
+        shape(mixed, ShapeConfig(estimates="noisy:x"))
+
+
+def test_the_input_is_left_as_it_was(mixed):
+    before = mixed.frame.clone()
+    shape(mixed, ShapeConfig(compress=3.0, clamp_max_s=50.0, estimates="noisy", thin=0.9))
+    assert mixed.frame.equals(before)
+    assert mixed.metadata.history == ()
+
+
+def test_a_parquet_file_tells_how_it_was_made(tmp_path, ten):
+    shaped = thin(compress_time(between(ten, 20.0), 2.0), 0.9, seed=5)
+    write_workload(shaped, tmp_path / "a.parquet")
+    back = read_workload(tmp_path / "a.parquet")
+    assert [(step.name, step.settings) for step in back.metadata.history] == [
+        ("between", {"start_s": 20.0, "end_s": None}),
+        ("compress-time", {"factor": 2.0}),
+        ("thin", {"share": 0.9, "seed": 5}),
+    ]
+    assert back.metadata == shaped.metadata
+    assert back.frame.equals(shaped.frame)
