@@ -58,7 +58,6 @@ def import_files(
 
     Example: gpuyard workload import sacct.txt --out jobs.parquet
     """
-    from gpuyard.workload import write_workload
     from gpuyard.workload.native import check_suffix
 
     check_suffix(out)
@@ -67,19 +66,25 @@ def import_files(
         raise InputError(
             f"--cluster-out {cluster_out}: these files of format {trace.report.format} tell no cluster"
         )
-    write_workload(trace.workload, out)
-    beside = report or report_beside(out)
-    _write_text(beside, trace.report.model_dump_json(indent=2) + "\n")
-    written = [str(out), str(beside)]
-    if cluster_out is not None and trace.cluster is not None:
-        _write_text(cluster_out, trace.cluster.to_toml())
-        written.append(str(cluster_out))
+    written = _written(trace, out, report or report_beside(out), cluster_out)
     if json:
         print_json({"files": written, "report": trace.report.model_dump(mode="json")})
         return
     from gpuyard.workload_tables import import_table
 
     open_console().print(import_table(trace.report), "", f"Written: {', '.join(written)}", sep="\n")
+
+
+def _written(trace: "ImportedTrace", out: Path, report: Path, cluster_out: Path | None) -> list[str]:
+    """Write everything, and say which files."""
+    from gpuyard.workload import write_workload
+
+    write_workload(trace.workload, out)
+    _write_text(report, trace.report.model_dump_json(indent=2) + "\n")
+    if cluster_out is None or trace.cluster is None:
+        return [str(out), str(report)]
+    _write_text(cluster_out, trace.cluster.to_toml())
+    return [str(out), str(report), str(cluster_out)]
 
 
 def _imported(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -77,10 +77,6 @@ class ShapeOptions:
         Raises:
             InputError: for a value that cannot be read.
         """
-        from pydantic import ValidationError
-
-        from gpuyard.workload.shape import ShapeConfig
-
         given = {
             "start": self.start,
             "end": self.end,
@@ -105,17 +101,24 @@ class ShapeOptions:
             "estimates": self.estimates,
             "seed": self.seed,
         }
-        try:
-            return ShapeConfig(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-        except ValidationError as error:
-            problem = error.errors()[0]
-            name = str(problem["loc"][0])
-            raise InputError(
-                f"{_OPTIONS.get(name, '--' + name.replace('_', '-'))}: {problem['msg']}"
-            ) from None
+        return _validated({name: value for name, value in given.items() if value is not None})
 
 
 _OPTIONS = {"job_count": "--jobs", "clamp_max_s": "--max-duration", "clamp_min_s": "--min-duration"}
+
+
+def _validated(given: dict[str, Any]) -> ShapeConfig:
+    from pydantic import ValidationError
+
+    from gpuyard.workload.shape import ShapeConfig
+
+    try:
+        return ShapeConfig(**given)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = str(problem["loc"][0])
+        option = _OPTIONS.get(name, "--" + name.replace("_", "-"))
+        raise InputError(f"{option}: {problem['msg']}") from None
 
 
 def parse_range(option: str, text: str | None) -> tuple[float | None, float | None] | None:

@@ -174,6 +174,37 @@ def random_queues(seed: int) -> Case:
     )
 
 
+def random_splits(seed: int) -> Case:
+    """A case of gangs that are split over pools of two types, behind heads that may use only one of them."""
+    rng = random.Random(seed)
+    nodes = [Node(rng.choice(TYPES[:2]), rng.choice((1, 2, 3, 4))) for _ in range(rng.randint(3, 7))]
+    speeds = {type: rng.choice(SPEEDS) for type in TYPES[:2]}
+    backfill, placement = rng.choice(("easy", "easy-sjf")), rng.choice(SPLITTING_RULES)
+    policy = replace(random_policy(rng, 1_000_000), backfill=backfill, placement=placement)
+    settings = random_settings(rng, 1_000_000)
+    mix = Mix(
+        limits=False,
+        shared=rng.random() < 0.2,
+        cpu_only=False,
+        types=False,
+        estimates=True,
+        deadlines=True,
+        rows=False,
+        unit_us=1_000_000,
+        durations=(1, 2, 5, 10, 50),
+        off_grid=rng.random() < 0.3,
+    )
+    jobs = runnable_jobs(rng, rng.randint(10, 40), mix, nodes, speeds, policy, settings)
+    restricted = [replace(job, gpu_types=(rng.choice(TYPES[:2]),)) for job in jobs]
+    jobs = [
+        narrow
+        if rng.random() < 0.5 and can_ever_start(nodes, speeds, narrow, row, placement, settings.seed)
+        else wide
+        for row, (wide, narrow) in enumerate(zip(jobs, restricted, strict=True))
+    ]
+    return Case(nodes, speeds, with_submits(rng, jobs, nodes, mix), policy, settings)
+
+
 def random_nodes(rng: random.Random, count: int, limits: bool, types: bool, owned: bool) -> list[Node]:
     sizes = rng.choice(((8,), (4,), (1,), (4, 8), (2, 3, 5), (0, 1, 7, 9), tuple(range(10))))
     kinds = [

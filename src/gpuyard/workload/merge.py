@@ -33,14 +33,7 @@ def merge(
     Raises:
         InputError: for fewer than two workloads, a clock that tells no dates, or names that are not distinct.
     """
-    if len(workloads) < 2:
-        raise InputError("merging needs at least two workloads")
-    names = [workload.metadata.name for workload in workloads]
-    if keep_apart and len(set(names)) < len(names):
-        raise InputError(f"workloads to keep apart need distinct names; these are {', '.join(names)}")
-    undated = next((w.metadata.name for w in workloads if not has_dates(w)), None)
-    if clock == "epoch" and undated is not None:
-        raise InputError(f"the clock of {undated} tells no dates; merge from zero (clock = zero) instead")
+    _check_mergeable(workloads, clock, keep_apart)
     start_s = min(workload.metadata.epoch_s for workload in workloads) if clock == "epoch" else 0.0
     parts: list[JsonValue] = []
     frames = []
@@ -51,9 +44,21 @@ def merge(
         parts.append(_account(workload, offset_s, next_row))
         next_row += int(workload.frame["row"].max()) + 1  # type: ignore[arg-type]
     step = Step(name="merge" if clock == "epoch" else "merge-from-zero", settings={"parts": parts})
+    source = ", ".join(workload.metadata.name for workload in workloads)
     return make_workload(
-        pl.concat(frames), name=name, epoch_s=start_s, source=", ".join(names), history=(step,), where=name
+        pl.concat(frames), name=name, epoch_s=start_s, source=source, history=(step,), where=name
     )
+
+
+def _check_mergeable(workloads: Sequence[Workload], clock: str, keep_apart: bool) -> None:
+    if len(workloads) < 2:
+        raise InputError("merging needs at least two workloads")
+    names = [workload.metadata.name for workload in workloads]
+    if keep_apart and len(set(names)) < len(names):
+        raise InputError(f"workloads to keep apart need distinct names; these are {', '.join(names)}")
+    undated = next((w.metadata.name for w in workloads if not has_dates(w)), None)
+    if clock == "epoch" and undated is not None:
+        raise InputError(f"the clock of {undated} tells no dates; merge from zero (clock = zero) instead")
 
 
 def _placed(workload: Workload, offset_s: float, row_offset: int, keep_apart: bool) -> pl.DataFrame:

@@ -140,11 +140,7 @@ def keep(
         for name, values in (("status", statuses), ("group", groups), ("user", users))
         if values
     ]
-    for name, (low, high) in (("gpus", gpus), ("duration_s", duration_s)):
-        if low is not None and high is not None and not low <= high:
-            raise InputError(f"{name} from {low:g} to {high:g} is no range: the first must not be larger")
-        wanted += [] if low is None else [pl.col(name) >= low]
-        wanted += [] if high is None else [pl.col(name) <= high]
+    wanted += [*_within("gpus", gpus), *_within("duration_s", duration_s)]
     settings: dict[str, Any] = {
         "statuses": sorted(statuses),
         "groups": sorted(groups),
@@ -154,6 +150,14 @@ def keep(
     }
     stated = {name: value for name, value in settings.items() if value not in ([], [None, None])}
     return derived(workload, workload.frame.filter(*wanted), "keep", stated)
+
+
+def _within(name: str, bounds: Range) -> list[pl.Expr]:
+    low, high = bounds
+    if low is not None and high is not None and not low <= high:
+        raise InputError(f"{name} from {low:g} to {high:g} is no range: the first must not be larger")
+    at_least = [] if low is None else [pl.col(name) >= low]
+    return at_least if high is None else [*at_least, pl.col(name) <= high]
 
 
 def drop_duplicates(workload: Workload) -> Workload:

@@ -1,6 +1,7 @@
 """Every finding of an audit: a workload that has it, the numbers it gives, and one that does not."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from gpuyard.cli import app
 from gpuyard.cluster import Cluster, NodeGroup, parse_cluster
+from gpuyard.shape_options import ShapeOptions
 from gpuyard.workload import Workload, make_workload
 from gpuyard.workload.audit import audit, audit_checks
 from gpuyard.workload.demand import demand_series, oversubscription
@@ -284,6 +287,17 @@ def test_a_workload_without_it_passes(id: str) -> None:
     card = CASES[id][2]()
     assert found(card, id) is None
     assert id in card.passed
+
+
+@pytest.mark.parametrize("id", CASES)
+def test_commands_that_a_finding_advises_can_be_given(id: str) -> None:
+    finding = found(CASES[id][0](), id)
+    assert finding is not None
+    for command in re.findall(r"gpuyard (workload shape FILE .*?\.parquet)", finding.remedy):
+        stand_ins = {"N": "3", "A": "1", "B": "2", "L": "0.9", "C": "4x2"}
+        arguments = [stand_ins.get(word, word) for word in command.split()]
+        _, bound, *_ = app.parse_args(arguments, print_error=False, exit_on_error=False)
+        bound.arguments.get("options", ShapeOptions()).config()
 
 
 def test_a_steady_complete_workload_passes_every_check() -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from damage import damaged
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reading import by_id, read_or_refuse, rejected
 
+from damage import damaged
 from gpuyard.errors import InputError
 from gpuyard.workload import chunks, google_events, import_trace
 from gpuyard.workload.google_2011 import Google2011Format
 from gpuyard.workload.google_2019 import Google2019Format
+from reading import by_id, read_or_refuse, rejected
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 PART = "part-00000-of-00001"
@@ -80,11 +80,18 @@ def test_jobs_outside_the_window_are_rejected_with_their_reasons():
 
 def test_priority_user_and_class_are_kept_and_a_killed_job_is_cancelled():
     job = by_id(import_trace([TASKS]))["202"]
-    assert (job["priority"], job["user"], job["group"], job["status"]) == (0.0, "usrC=", "class-1", "cancelled")
+    assert (job["priority"], job["user"], job["group"], job["status"]) == (
+        0.0,
+        "usrC=",
+        "class-1",
+        "cancelled",
+    )
 
 
 def test_a_kill_while_a_task_waits_again_does_not_lengthen_the_run(tmp_path):
-    path = task_events(tmp_path, (600, 1, 0, 0), (610, 1, 0, 1), (650, 1, 0, 2), (650, 1, 0, 0), (900, 1, 0, 5))
+    path = task_events(
+        tmp_path, (600, 1, 0, 0), (610, 1, 0, 1), (650, 1, 0, 2), (650, 1, 0, 0), (900, 1, 0, 5)
+    )
     assert import_trace([path]).workload.frame["duration_s"].to_list() == [40.0]
 
 
@@ -160,7 +167,12 @@ def test_events_that_make_no_sense_are_rejected_with_the_reason(tmp_path, row, r
 def test_events_of_2019_have_their_own_numbers():
     trace = import_trace(list(FILES_2019.values()))
     job = by_id(trace)["380000000201"]
-    assert (job["duration_s"], job["status"], job["user"], job["priority"]) == (60.0, "completed", "usrB=", 103.0)
+    assert (job["duration_s"], job["status"], job["user"], job["priority"]) == (
+        60.0,
+        "completed",
+        "usrB=",
+        103.0,
+    )
     assert (job["cpus"], job["memory_mib"]) == (4, 4096)
 
 
@@ -191,7 +203,9 @@ def test_event_types_may_be_names_and_numbers_need_no_quotes(tmp_path):
     names = ["SUBMIT", "QUEUE", "ENABLE", "SCHEDULE", "EVICT", "FAIL", "FINISH", "KILL"]
     rows = [json.loads(line) for line in INSTANCES.read_text().splitlines()]
     for row in rows:
-        row.update(type=names[int(row["type"])], time=int(row["time"]), collection_id=int(row["collection_id"]))
+        row.update(
+            type=names[int(row["type"])], time=int(row["time"]), collection_id=int(row["collection_id"])
+        )
         row["collection_type"] = ("JOB", "ALLOC_SET")[int(row["collection_type"])]
     path = tmp_path / "instance_events.json"
     path.write_text("\n".join(map(json.dumps, rows)))

@@ -3,15 +3,15 @@
 from pathlib import Path
 
 import pytest
-from damage import damaged, import_or_refuse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reading import by_id, read_or_refuse, rejected, repaired
 
+from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
 from gpuyard.workload.openb import OpenbFormat
 from gpuyard.workload.requests import CPUS_ROUNDED
+from reading import by_id, read_or_refuse, rejected, repaired
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "openb"
 PODS, NODES = DATA / "pods.csv", DATA / "nodes.csv"
@@ -43,7 +43,11 @@ def test_a_pod_on_a_part_of_a_gpu_shares_it():
 
 def test_several_gpus_are_whole_ones():
     jobs = by_id(import_trace([PODS]))
-    assert (jobs["pod-2"]["gpus"], jobs["pod-2"]["gpu_milli"], jobs["pod-2"]["gpu_types"]) == (8, 1000, ["G2"])
+    assert (jobs["pod-2"]["gpus"], jobs["pod-2"]["gpu_milli"], jobs["pod-2"]["gpu_types"]) == (
+        8,
+        1000,
+        ["G2"],
+    )
 
 
 def test_parts_of_several_gpus_are_rounded_up_and_reported(tmp_path):
@@ -136,7 +140,11 @@ def test_a_node_list_with_a_bad_row_is_refused_and_the_row_named(tmp_path):
 
 
 @settings(max_examples=80)
-@given(pods=damaged(PODS.read_bytes()), nodes=damaged(NODES.read_bytes()), times=st.sampled_from(["trace", "order"]))
+@given(
+    pods=damaged(PODS.read_bytes()),
+    nodes=damaged(NODES.read_bytes()),
+    times=st.sampled_from(["trace", "order"]),
+)
 def test_damaged_lists_are_refused_or_accounted_for(tmp_path_factory, pods, nodes, times):
     folder = tmp_path_factory.mktemp("openb")
     pod_path, node_path = folder / "pods.csv", folder / "nodes.csv"

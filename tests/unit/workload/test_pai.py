@@ -5,16 +5,16 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from damage import damaged, import_or_refuse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reading import by_id, read_or_refuse, rejected, repaired
 
+from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
 from gpuyard.workload.pai import PaiFormat
 from gpuyard.workload.pai_tables import COLUMNS, TABLES
 from gpuyard.workload.requests import CPUS_ROUNDED, SHARES_ROUNDED
+from reading import by_id, read_or_refuse, rejected, repaired
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "pai"
 FILES = {role: DATA / f"{table}.csv" for role, table in TABLES.items()}
