@@ -1,28 +1,39 @@
 """The native run loop, the native policy asked snapshot by snapshot, and the reference agree bit by bit."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 
 import reference_simulator
-from differential.cases import Case, random_case, random_crowd, random_queues, random_window
+from differential.cases import Case, random_case, random_crowd, random_queues, random_splits, random_window
 from differential.core_runs import run_core, run_core_by_snapshots
 from reference_simulator import Outcome
 
+MakeCase = Callable[[int], Case]
+
 CHUNK = 100
-FAST_CASES = 1_500
-ALL_CASES = 12_000
+FAST_CASES: dict[MakeCase, int] = {random_case: 1_500, random_queues: 300, random_splits: 200}
+ALL_CASES: dict[MakeCase, int] = {random_case: 12_000, random_queues: 3_000, random_splits: 2_000}
 FAST_CROWDS = range(24)
-FAST_QUEUES = 300
 # With and without backfill, under all kinds of estimates, and each quick for the reference.
 FAST_WINDOWS = (3, 5, 9, 11, 12, 15, 18, 25)
 
 
-def assert_same(kind: str, seed: int, case: Case) -> None:
+def chunks(first: dict[MakeCase, int], end: dict[MakeCase, int]) -> list[object]:
+    """Ranges of seeds small enough to be spread over processes."""
+    return [
+        pytest.param(make, range(seed, min(seed + CHUNK, last)), id=f"{make.__name__}-{seed}")
+        for make, last in end.items()
+        for seed in range(first.get(make, 0), last, CHUNK)
+    ]
+
+
+def assert_same(make_case: MakeCase, seed: int) -> None:
+    case = make_case(seed)
     expected = reference_simulator.simulate(case.nodes, case.speeds, case.jobs, case.policy, case.settings)
     for name, run in (("run loop", run_core), ("stepping through snapshots", run_core_by_snapshots)):
         if run(case) != expected:
-            pytest.fail(difference(f"{kind}({seed}), native {name}", case, run(case), expected))
+            pytest.fail(difference(f"{make_case.__name__}({seed}), native {name}", case, run(case), expected))
 
 
 def difference(label: str, case: Case, actual: list[Outcome], expected: list[Outcome]) -> str:
@@ -36,53 +47,39 @@ def difference(label: str, case: Case, actual: list[Outcome], expected: list[Out
     )
 
 
-def assert_all_same(make_case: Callable[[int], Case], seeds: Iterable[int]) -> None:
+@pytest.mark.parametrize(("make_case", "seeds"), chunks({}, FAST_CASES))
+def test_random_cases_agree_to_the_last_bit(make_case: MakeCase, seeds: range) -> None:
     for seed in seeds:
-        assert_same(make_case.__name__, seed, make_case(seed))
-
-
-@pytest.mark.parametrize("first", range(0, FAST_CASES, CHUNK))
-def test_random_cases_agree_to_the_last_bit(first: int) -> None:
-    assert_all_same(random_case, range(first, first + CHUNK))
-
-
-@pytest.mark.parametrize("first", range(0, FAST_QUEUES, CHUNK))
-def test_queues_that_share_only_the_clock_agree_to_the_last_bit(first: int) -> None:
-    assert_all_same(random_queues, range(first, first + CHUNK))
+        assert_same(make_case, seed)
 
 
 @pytest.mark.parametrize("seed", FAST_CROWDS)
 def test_crowds_of_nodes_and_kinds_of_jobs_agree_to_the_last_bit(seed: int) -> None:
-    assert_all_same(random_crowd, [seed])
+    assert_same(random_crowd, seed)
 
 
 @pytest.mark.parametrize("seed", FAST_WINDOWS)
 def test_long_queues_agree_to_the_last_bit(seed: int) -> None:
-    assert_all_same(random_window, [seed])
+    assert_same(random_window, seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(FAST_CASES, ALL_CASES, CHUNK))
-def test_many_more_random_cases_agree_to_the_last_bit(first: int) -> None:
-    assert_all_same(random_case, range(first, first + CHUNK))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(FAST_QUEUES, 3_000, CHUNK))
-def test_many_more_queues_agree_to_the_last_bit(first: int) -> None:
-    assert_all_same(random_queues, range(first, first + CHUNK))
+@pytest.mark.parametrize(("make_case", "seeds"), chunks(FAST_CASES, ALL_CASES))
+def test_many_more_random_cases_agree_to_the_last_bit(make_case: MakeCase, seeds: range) -> None:
+    for seed in seeds:
+        assert_same(make_case, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(FAST_CROWDS.stop, 200))
 def test_many_more_crowds_agree_to_the_last_bit(seed: int) -> None:
-    assert_all_same(random_crowd, [seed])
+    assert_same(random_crowd, seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [seed for seed in range(44) if seed not in FAST_WINDOWS])
+@pytest.mark.parametrize("seed", [seed for seed in range(48) if seed not in FAST_WINDOWS])
 def test_many_more_long_queues_agree_to_the_last_bit(seed: int) -> None:
-    assert_all_same(random_window, [seed])
+    assert_same(random_window, seed)
 
 
 def test_a_difference_is_reported_with_seed_policy_settings_and_the_first_job_that_differs() -> None:

@@ -146,6 +146,46 @@ def test_pieces_of_a_file_are_folded_into_the_same_jobs(tmp_path, monkeypatch):
     assert at_once.report == in_pieces.report
 
 
+def durations_one_by_one(events: list[tuple[int, int, int, int]]) -> dict[str, float]:
+    """Run times of jobs, found by following each task from event to event."""
+    submitted = {job for _, job, _, kind in events if kind == 0}
+    first: dict[tuple[int, int], int] = {}
+    stopped: dict[tuple[int, int], int | None] = {}
+    for time, job, task, kind in events:
+        if kind == 1:
+            first.setdefault((job, task), time)
+            stopped[job, task] = None
+        elif kind in (2, 3, 4, 5, 6) and (job, task) in stopped and stopped[job, task] is None:
+            stopped[job, task] = time
+    found = {}
+    for job in submitted:
+        starts = [time for (owner, _), time in first.items() if owner == job]
+        ends = [time for (owner, _), time in stopped.items() if owner == job]
+        if starts and None not in ends:
+            found[str(job)] = float(max(ends) - min(starts))
+    return found
+
+
+@settings(max_examples=60)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 2), st.sampled_from([0, 1, 1, 2, 3, 4, 5, 6, 7, 8])),
+        min_size=1,
+        max_size=60,
+    ),
+    piece_bytes=st.sampled_from([100, 300, 32 * 1024 * 1024]),
+)
+def test_folding_agrees_with_following_each_task(tmp_path_factory, steps, piece_bytes):
+    events = [(600 + number, *step) for number, step in enumerate(steps)]
+    path = task_events(tmp_path_factory.mktemp("google"), *events)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "CHUNK_BYTES", piece_bytes)
+        patch.setattr(google_events, "_TASKS_AT_ONCE", 3)
+        trace = read_or_refuse("google-2011", {"jobs": [path]})
+    found = {} if trace is None else {name: job["duration_s"] for name, job in by_id(trace).items()}
+    assert found == durations_one_by_one(events)
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
