@@ -149,7 +149,7 @@ def audit(
 
     Example: gpuyard workload audit jobs.parquet --cluster 64x8 --out card.html
     """
-    from gpuyard.workload.audit import audit as look_over
+    from gpuyard.workload.auditing.audit import audit as look_over
 
     _check_page(out, (".html", ".json"))
     card = look_over(open_workload(workload), open_cluster(cluster), _import_report(workload, report))
@@ -238,8 +238,8 @@ def shape(
     """
     from gpuyard.workload import write_workload
     from gpuyard.workload.native import check_suffix
-    from gpuyard.workload.shape import shape as take_steps
-    from gpuyard.workload.shape import shrink_to_load
+    from gpuyard.workload.shaping.shape import shape as take_steps
+    from gpuyard.workload.shaping.shape import shrink_to_load
 
     check_suffix(out)
     config, machines = options.config(), open_cluster(cluster)
@@ -261,8 +261,8 @@ def _say_shaped(
     out: Path, before: int, jobs: Any, machines: Any, cluster_out: Path | None, json: bool
 ) -> None:
     from gpuyard.quantities import plural
-    from gpuyard.workload.rescale import area_load
-    from gpuyard.workload.slices import span_text
+    from gpuyard.workload.shaping.rescale import area_load
+    from gpuyard.workload.shaping.slices import span_text
 
     load = area_load(jobs, machines) if machines is not None else None
     if json:
@@ -298,8 +298,8 @@ def merge(
 ) -> None:
     """Put several workloads on one clock."""
     from gpuyard.workload import write_workload
-    from gpuyard.workload.merge import merge as put_together
     from gpuyard.workload.native import check_suffix
+    from gpuyard.workload.shaping.merge import merge as put_together
 
     check_suffix(out)
     jobs = put_together([open_workload(source) for source in workloads], clock=clock, keep_apart=keep_apart)

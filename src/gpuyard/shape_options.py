@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from gpuyard.errors import InputError
 
 if TYPE_CHECKING:
-    from gpuyard.workload.shape import ShapeConfig
+    from gpuyard.workload.shaping.shape import ShapeConfig
 
 _RANGE = re.compile(r"(\d+(?:\.\d+)?)?(-)?(\d+(?:\.\d+)?)?")
 Repeated = Parameter(negative=())
@@ -110,7 +110,7 @@ _OPTIONS = {"job_count": "--jobs", "clamp_max_s": "--max-duration", "clamp_min_s
 def _validated(given: dict[str, Any]) -> ShapeConfig:
     from pydantic import ValidationError
 
-    from gpuyard.workload.shape import ShapeConfig
+    from gpuyard.workload.shaping.shape import ShapeConfig
 
     try:
         return ShapeConfig(**given)

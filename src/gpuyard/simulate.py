@@ -17,6 +17,7 @@ from gpuyard.metrics import compute_breakdown, compute_metrics
 from gpuyard.policies.base import PolicySpec, parse_policy
 from gpuyard.schedule import Schedule
 from gpuyard.workload import Workload
+from gpuyard.workload.core_columns import core_cluster, demand_columns
 
 Ints = NDArray[np.int64]
 Progress = Callable[[int], None]
@@ -139,13 +140,7 @@ def prepare(
     workload: Workload, cluster: Cluster, policy: PolicySpec | Decider, config: SimulationConfig
 ) -> CoreInputs:
     """Convert to the core's units and columns, and deal with jobs that can never run."""
-    shared = bool((workload.frame["gpu_milli"] < 1000).any())
-    if shared and max(group.gpus for group in cluster.nodes) > 64:
-        raise InputError("jobs that share GPUs (gpu_milli below 1000) need nodes of at most 64 GPUs each")
-    nodes = cluster.node_columns()
-    del nodes["rack"]
-    speeds = np.array([gpu_type.speed for gpu_type in cluster.gpu_types])
-    spec = _core.ClusterSpec(**nodes, type_speed=speeds, track_gpus=shared)
+    spec = core_cluster(workload, cluster)
     # Names of users become numbers only where a policy can see them: on large workloads that costs time.
     order = policy.order if isinstance(policy, PolicySpec) else None
     with_users = order == "fair-share" or order not in _core.order_names()
@@ -177,42 +172,18 @@ def _job_columns(
         "submit_us": microseconds(frame["submit_s"]),
         "duration_us": duration_us,
         "estimate_us": _estimates(workload, config, duration_us, row),
-        "gpus": frame["gpus"].to_numpy(),
         "origin_s": workload.metadata.origin_s,
     }
-    for name, default, dtype in (
-        ("gpu_milli", 1000, np.int32),
-        ("cpus", 0, np.int64),
-        ("memory_mib", 0, np.int64),
-        ("priority", 1.0, np.float64),
-    ):
-        if (frame[name] != default).any():
-            columns[name] = frame[name].to_numpy().astype(dtype)
+    if (frame["priority"] != 1.0).any():
+        columns["priority"] = frame["priority"].to_numpy()
     if frame["deadline_s"].null_count() < len(frame):
         columns["deadline_us"] = _microseconds_or_endless(frame["deadline_s"])
     if not np.array_equal(row, np.arange(len(row))):
         columns["row"] = row
-    if cluster.owners:
-        owners = dict(zip(cluster.owners, range(1, len(cluster.owners) + 1), strict=True))
-        queues = frame["group"].replace_strict(owners, default=0, return_dtype=pl.Int32)
-        columns["queue"] = queues.to_numpy()
     if with_users:
         users = frame["user"].rank("dense").to_numpy().astype(np.int32) - 1
         columns |= {"user": users, "users": int(users.max()) + 1}
-    return columns | _type_columns(frame, cluster)
-
-
-def _type_columns(frame: pl.DataFrame, cluster: Cluster) -> dict[str, Any]:
-    """Each distinct list of allowed GPU types, as indices of the cluster's; -1 if it has none of them."""
-    if frame["gpu_types"].null_count() == len(frame):
-        return {}
-    joined = frame["gpu_types"].list.join("|")
-    names = joined.drop_nulls().unique().sort().to_list()
-    known = {gpu_type.name: index for index, gpu_type in enumerate(cluster.gpu_types)}
-    sets = [[known[name] for name in text.split("|") if name in known] or [-1] for text in names]
-    numbers = {text: index for index, text in enumerate(names)}
-    type_set = joined.replace_strict(numbers, default=-1, return_dtype=pl.Int32)
-    return {"type_set": type_set.fill_null(-1).to_numpy(), "type_sets": sets}
+    return columns | demand_columns(frame, cluster)
 
 
 def _estimates(workload: Workload, config: SimulationConfig, duration_us: Ints, row: Ints) -> Ints:

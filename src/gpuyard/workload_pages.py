@@ -6,8 +6,8 @@ from typing import Any
 from gpuyard import charts, web_page
 from gpuyard.charts import Series
 from gpuyard.quantities import duration, number, plural
+from gpuyard.workload.auditing.fidelity import FidelityCard, FidelityFinding
 from gpuyard.workload.distributions import WEEKDAYS
-from gpuyard.workload.fidelity import FidelityCard, FidelityFinding
 
 MOST_SIZES = 16
 _STEP_NAMES = {60.0: "minute", 600.0: "10 minutes", 3600.0: "hour", 21600.0: "6 hours", 86400.0: "day"}

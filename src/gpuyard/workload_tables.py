@@ -10,8 +10,8 @@ from rich.text import Text
 
 from gpuyard.quantities import duration, plural
 from gpuyard.tables import plain_table
+from gpuyard.workload.auditing.fidelity import SEVERITIES, FidelityCard, FidelityFinding
 from gpuyard.workload.distributions import WEEKDAYS
-from gpuyard.workload.fidelity import SEVERITIES, FidelityCard, FidelityFinding
 from gpuyard.workload.importing import Finding, ImportReport
 from gpuyard.workload_pages import card_facts
 

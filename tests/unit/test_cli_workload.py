@@ -12,7 +12,7 @@ from gpuyard import cli
 from gpuyard.shape_options import ShapeOptions, parse_range
 from gpuyard.simulate import simulate
 from gpuyard.workload import read_workload
-from gpuyard.workload.shape import ShapeConfig
+from gpuyard.workload.shaping.shape import ShapeConfig
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -34,7 +34,7 @@ class Express:
 
 
 def _plain(number: float) -> str:
-    """The shortest text that reads back as the number, without a plus, which separates the parts of a name."""
+    """The shortest text that reads back as the number, without a plus: that separates parts of a name."""
     return repr(float(number)).removesuffix(".0").replace("e+", "e")
 
 

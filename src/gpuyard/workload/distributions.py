@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gpuyard.workload.demand import demand_series
-from gpuyard.workload.derive import DAY_S, gpu_seconds_of, has_dates
+from gpuyard.workload.auditing.demand import demand_series
 from gpuyard.workload.schema import Workload
+from gpuyard.workload.shaping.derive import DAY_S, gpu_seconds_of, has_dates
 
 BINS_PER_DECADE = 4
 CURVE_POINTS = 101

@@ -1,6 +1,6 @@
 """Recognising the format of files and reading them.
 
-A format is one file in this package with a class registered as ``workload-format``:
+A format is one file in ``readers/`` with a class registered as ``workload-format``:
 
     @register("workload-format", "slurm-sacct")
     class SlurmSacct:
@@ -11,7 +11,7 @@ A format is one file in this package with a class registered as ``workload-forma
         @staticmethod
         def read(files, log, options) -> Trace: ...
 
-Nothing else needs to be touched: the package's modules are all loaded before a file is read.
+Nothing else needs to be touched: the modules there are all loaded before a file is read.
 """
 
 import importlib
@@ -74,9 +74,9 @@ class WorkloadFormat(Protocol):
 
 def workload_formats() -> Mapping[str, WorkloadFormat]:
     """All formats by name."""
-    package = Path(__file__).parent
-    for module in pkgutil.iter_modules([str(package)]):
-        importlib.import_module(f"gpuyard.workload.{module.name}")
+    importlib.import_module("gpuyard.workload.native")
+    for module in pkgutil.iter_modules([str(Path(__file__).parent / "readers")]):
+        importlib.import_module(f"gpuyard.workload.readers.{module.name}")
     return registered("workload-format")
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
-from gpuyard.workload.acme import AcmeFormat
-from gpuyard.workload.helios import HeliosFormat
+from gpuyard.workload.readers.acme import AcmeFormat
+from gpuyard.workload.readers.helios import HeliosFormat
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "acme"
 KALOS, SEREN = DATA / "trace_kalos.csv", DATA / "seren" / "trace_seren.csv"

@@ -13,9 +13,9 @@ from gpuyard.cli import app
 from gpuyard.cluster import Cluster, NodeGroup, parse_cluster
 from gpuyard.shape_options import ShapeOptions
 from gpuyard.workload import Workload, make_workload
-from gpuyard.workload.audit import audit, audit_checks
-from gpuyard.workload.demand import demand_series, oversubscription
-from gpuyard.workload.fidelity import SEVERITIES, FidelityCard, FidelityFinding
+from gpuyard.workload.auditing.audit import audit, audit_checks
+from gpuyard.workload.auditing.demand import demand_series, oversubscription
+from gpuyard.workload.auditing.fidelity import SEVERITIES, FidelityCard, FidelityFinding
 from gpuyard.workload.importing import Finding, ImportReport
 
 DAY_S = 86400.0

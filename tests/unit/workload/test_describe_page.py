@@ -10,10 +10,10 @@ from rich.console import Console
 
 from gpuyard.cluster import parse_cluster
 from gpuyard.workload import Workload, describe, make_workload
-from gpuyard.workload.audit import audit
+from gpuyard.workload.auditing.audit import audit
 from gpuyard.workload.distributions import distributions, gini
 from gpuyard.workload.importing import Finding, ImportReport
-from gpuyard.workload.shape import relabel_groups
+from gpuyard.workload.shaping.shape import relabel_groups
 from gpuyard.workload_pages import card_page, description_page
 from gpuyard.workload_tables import bar, card_table, distribution_tables, import_table, sparkline
 

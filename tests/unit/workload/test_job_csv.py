@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from damage import damaged, import_or_refuse
 from gpuyard.workload import import_trace
-from gpuyard.workload.job_csv import JobCsvFormat
+from gpuyard.workload.readers.job_csv import JobCsvFormat
 
 TABLE = Path(__file__).resolve().parents[2] / "data" / "job-csv" / "jobs.csv"
 HEADER = "job_id,arrival_s,service_sec,gpu_count\n"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
-from gpuyard.workload.pai import PaiFormat
-from gpuyard.workload.pai_tables import COLUMNS, TABLES
-from gpuyard.workload.requests import CPUS_ROUNDED, SHARES_ROUNDED
+from gpuyard.workload.readers.pai import PaiFormat
+from gpuyard.workload.readers.pai_tables import COLUMNS, TABLES
+from gpuyard.workload.readers.requests import CPUS_ROUNDED, SHARES_ROUNDED
 from reading import by_id, read_or_refuse, rejected, repaired
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "pai"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
-from gpuyard.workload.json_records import json_records
-from gpuyard.workload.philly import PhillyFormat
+from gpuyard.workload.readers.json_records import json_records
+from gpuyard.workload.readers.philly import PhillyFormat
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 LOG, MACHINES = DATA / "philly" / "cluster_job_log", DATA / "philly" / "cluster_machine_list"
@@ -179,8 +179,8 @@ def test_a_bad_table_of_machines_is_refused(tmp_path, table, message):
 @pytest.mark.parametrize("piece", [1, 7, 100])
 def test_pieces_of_a_file_make_the_same_records_as_the_whole(monkeypatch, piece):
     whole = list(json_records(LOG))
-    monkeypatch.setattr("gpuyard.workload.json_records._PIECE_BYTES", piece)
-    monkeypatch.setattr("gpuyard.workload.philly._BATCH_RECORDS", 2)
+    monkeypatch.setattr("gpuyard.workload.readers.json_records._PIECE_BYTES", piece)
+    monkeypatch.setattr("gpuyard.workload.readers.philly._BATCH_RECORDS", 2)
     assert list(json_records(LOG)) == whole
     assert [value for _, value in whole] == json.loads(LOG.read_text())
     assert [line for line, _ in whole] == [2, 6, 7, 12, 15, 19, 22]
@@ -188,7 +188,7 @@ def test_pieces_of_a_file_make_the_same_records_as_the_whole(monkeypatch, piece)
 
 def test_batches_make_the_same_jobs_as_the_whole(monkeypatch):
     whole = import_trace([LOG])
-    monkeypatch.setattr("gpuyard.workload.philly._BATCH_RECORDS", 2)
+    monkeypatch.setattr("gpuyard.workload.readers.philly._BATCH_RECORDS", 2)
     batches = import_trace([LOG])
     assert batches.workload.frame.equals(whole.workload.frame)
     assert set(batches.report.rejected) == set(whole.report.rejected)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
-from gpuyard.workload.plain_csv import PlainCsvFormat
+from gpuyard.workload.readers.plain_csv import PlainCsvFormat
 
 TABLE = Path(__file__).resolve().parents[2] / "data" / "plain-csv" / "jobs.csv"
 

@@ -9,8 +9,8 @@ from gpuyard.cluster import Cluster, NodeGroup, parse_cluster
 from gpuyard.cluster_scaling import apportion, shrink_cluster
 from gpuyard.errors import InputError
 from gpuyard.workload import Workload, make_workload, read_workload, write_workload
-from gpuyard.workload.draws import uniforms_by_row
-from gpuyard.workload.shape import (
+from gpuyard.workload.shaping.draws import uniforms_by_row
+from gpuyard.workload.shaping.shape import (
     ShapeConfig,
     area_load,
     between,

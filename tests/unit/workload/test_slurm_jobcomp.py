@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from damage import damaged, import_or_refuse
 from gpuyard.workload import import_trace
-from gpuyard.workload.slurm_jobcomp import SlurmJobcomp
+from gpuyard.workload.readers.slurm_jobcomp import SlurmJobcomp
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "slurm-jobcomp" / "jobcomp.log"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import chunks, import_trace
-from gpuyard.workload.slurm_sacct import SlurmSacct
+from gpuyard.workload.readers.slurm_sacct import SlurmSacct
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "slurm-sacct"
 USUAL = {

@@ -1,0 +1,72 @@
+"""What jobs ask of nodes, in the form in which the native core takes it."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gpuyard import _core
+from gpuyard.cluster import Cluster
+from gpuyard.errors import InputError
+from gpuyard.workload.schema import Workload
+
+MOST_SHARED_GPUS = 64
+"""GPUs of a node that jobs may share parts of, at most: the core keeps one bit for each in a word."""
+
+
+def core_cluster(workload: Workload, cluster: Cluster) -> _core.ClusterSpec:
+    """The cluster, for these jobs.
+
+    Raises:
+        InputError: if jobs share GPUs of nodes that are too large for that.
+    """
+    shared = bool((workload.frame["gpu_milli"] < 1000).any())
+    if shared and max(group.gpus for group in cluster.nodes) > MOST_SHARED_GPUS:
+        raise InputError(
+            f"jobs that share GPUs (gpu_milli below 1000) need nodes of at most {MOST_SHARED_GPUS} GPUs each"
+        )
+    nodes = cluster.node_columns()
+    del nodes["rack"]
+    speeds = np.array([gpu_type.speed for gpu_type in cluster.gpu_types])
+    return _core.ClusterSpec(**nodes, type_speed=speeds, track_gpus=shared)
+
+
+def demand_columns(frame: pl.DataFrame, cluster: Cluster) -> dict[str, Any]:
+    """Columns of the core's job table that say what a job needs, but those that hold only defaults."""
+    columns: dict[str, Any] = {"gpus": frame["gpus"].to_numpy()}
+    defaults = (("gpu_milli", 1000, np.int32), ("cpus", 0, np.int64), ("memory_mib", 0, np.int64))
+    for name, default, dtype in defaults:
+        if (frame[name] != default).any():
+            columns[name] = frame[name].to_numpy().astype(dtype)
+    if cluster.owners:
+        owners = {name: index for index, name in enumerate(cluster.owners, start=1)}
+        queues = frame["group"].replace_strict(owners, default=0, return_dtype=pl.Int32)
+        columns["queue"] = queues.to_numpy()
+    return columns | _type_columns(frame, cluster)
+
+
+def _type_columns(frame: pl.DataFrame, cluster: Cluster) -> dict[str, Any]:
+    """Each distinct list of allowed GPU types, as indices of the cluster's; -1 if it has none of them."""
+    if frame["gpu_types"].null_count() == len(frame):
+        return {}
+    joined = frame["gpu_types"].list.join("|")
+    names = joined.drop_nulls().unique().sort().to_list()
+    known = {gpu_type.name: index for index, gpu_type in enumerate(cluster.gpu_types)}
+    sets = [[known[name] for name in text.split("|") if name in known] or [-1] for text in names]
+    numbers = {text: index for index, text in enumerate(names)}
+    type_set = joined.replace_strict(numbers, default=-1, return_dtype=pl.Int32)
+    return {"type_set": type_set.fill_null(-1).to_numpy(), "type_sets": sets}
+
+
+def never_placeable(workload: Workload, cluster: Cluster, placement: str) -> NDArray[np.int64]:
+    """Positions of jobs that the placement rule could not place even on the empty cluster.
+
+    Raises:
+        InputError: if jobs share GPUs of nodes that are too large for that.
+    """
+    spec = core_cluster(workload, cluster)
+    one = np.ones(len(workload), dtype=np.int64)
+    demands = demand_columns(workload.frame, cluster)
+    jobs = _core.JobTable(spec, submit_us=one - 1, duration_us=one, estimate_us=one, **demands)
+    return _core.never_placeable(spec, jobs, placement)

@@ -1,0 +1,1 @@
+"""Workloads made from workloads: slices, filters, other loads, estimates, merges."""
