@@ -6,17 +6,13 @@ table, the simulation and the full schedule.
 """
 
 import json
-import os
-import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from gpuyard.bench import BenchResult
-from gpuyard.errors import InputError
+from gpuyard.bench import BenchResult, measure_apart, peak_memory_gb
 from gpuyard.registry import register
 
 JOBS = 1_000_000
@@ -32,7 +28,7 @@ def simulate() -> Iterator[BenchResult]:
     """Jobs a second against SimPy; growth with nodes, jobs and queue length; memory."""
     jobs_per_s: dict[str, float] = {}
     for policy, target in TARGETS.items():
-        rounds = [(_native(policy), _measure("simpy")["jobs_per_s"]) for _ in range(3)]
+        rounds = [(_native(policy), measure_apart(__file__, "simpy")["jobs_per_s"]) for _ in range(3)]
         value = statistics.median(native["jobs_per_s"] for native, _ in rounds)
         peer_value = statistics.median(peer for _, peer in rounds)
         jobs_per_s[policy] = value
@@ -59,19 +55,7 @@ def _growth(name: str, peer: str, target: float, policy: str, **larger: Any) -> 
 
 
 def _native(policy: str, jobs: int = JOBS, nodes: int = NODES, load: float = LOAD) -> dict[str, float]:
-    return _measure("native", policy, str(jobs), str(nodes), str(load))
-
-
-def _measure(*arguments: str) -> dict[str, float]:
-    """Run this file in a process of its own, on one thread."""
-    threads = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    run = subprocess.run(
-        [sys.executable, __file__, *arguments], env=os.environ | threads, capture_output=True, text=True
-    )
-    if run.returncode:
-        raise InputError(f"benchmark {' '.join(arguments)} failed: {run.stderr.strip().splitlines()[-1]}")
-    answer: dict[str, float] = json.loads(run.stdout)
-    return answer
+    return measure_apart(__file__, "native", policy, str(jobs), str(nodes), str(load))
 
 
 def measure_native(policy: str, jobs: int, nodes: int, load: float) -> dict[str, float]:
@@ -82,8 +66,7 @@ def measure_native(policy: str, jobs: int, nodes: int, load: float) -> dict[str,
     began = time.perf_counter()
     simulate(workload, f"{nodes}x8", policy)
     elapsed_s = time.perf_counter() - began
-    memory_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-    return {"jobs_per_s": jobs / elapsed_s, "memory_gb": memory_gb}
+    return {"jobs_per_s": jobs / elapsed_s, "memory_gb": peak_memory_gb()}
 
 
 def measure_simpy() -> dict[str, float]:

@@ -1,6 +1,11 @@
 """Speed and memory, each as a ratio to a peer measured in the same run; see ``benchmarks/``."""
 
 import importlib.util
+import json
+import os
+import resource
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +76,28 @@ def run(names: Sequence[str], progress: Progress) -> list[BenchResult]:
             results.append(result)
             progress(f"{result.name}: {result.ratio:.3g}x {result.peer}")
     return results
+
+
+def measure_apart(script: str, *arguments: str) -> dict[str, float]:
+    """Run a benchmark's file in a process of its own, on one thread; it prints its figures as JSON.
+
+    Raises:
+        InputError: if it fails, with the last line of what it said.
+    """
+    threads = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [sys.executable, script, *arguments], env=os.environ | threads, capture_output=True, text=True
+    )
+    if run.returncode:
+        last = (run.stderr.strip().splitlines() or ["no message"])[-1]
+        raise InputError(f"benchmark {Path(script).stem} {' '.join(arguments)} failed: {last}")
+    figures: dict[str, float] = json.loads(run.stdout)
+    return figures
+
+
+def peak_memory_gb() -> float:
+    """Most memory that this process has held so far, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
 def _load() -> None:

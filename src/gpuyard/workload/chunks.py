@@ -14,7 +14,7 @@ import polars as pl
 from gpuyard.errors import InputError
 from gpuyard.workload.importing import ImportLog
 
-CHUNK_BYTES = 32 * 1024 * 1024
+CHUNK_BYTES = 16 * 1024 * 1024
 HEAD_BYTES = 64 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -141,9 +141,28 @@ def _parsed(data: bytes, names: list[str], separator: str, first_line: int) -> p
         return None
     if frame.width != len(names):
         return None
-    frame = frame.with_columns(pl.all().str.strip_chars())
-    frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
+    if _has_loose_blanks(data, separator.encode()):
+        frame = frame.with_columns(pl.all().str.strip_chars())
+        frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
     return frame.with_columns(line=pl.int_range(first_line, first_line + frame.height, dtype=pl.Int64))
+
+
+def _has_loose_blanks(data: bytes, separator: bytes) -> bool:
+    """Whether any field may begin or end with a blank: cheaper to look for than to strip them all."""
+    beside = (
+        separator + b" ",
+        b" " + separator,
+        b"\n ",
+        b" \n",
+        b"\r",
+        b"\t",
+        b"\v",
+        b"\f",
+        b"\xc2",
+        b"\xe2",
+        b"\xe3",
+    )
+    return data.startswith(b" ") or data.endswith(b" ") or any(blank in data for blank in beside)
 
 
 def _parsed_row_by_row(
