@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,8 +95,13 @@ def measure_apart(script: str, *arguments: str) -> dict[str, float]:
 
 
 def peak_memory_gb() -> float:
-    """Most memory that this process has held so far, in GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    """Most memory that this process has held so far, in GB.
+
+    Not from getrusage, where a child starts with what its parent had held.
+    """
+    status = Path("/proc/self/status").read_text()
+    kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(kib) * 1024 / 1e9
 
 
 def _load() -> None:

@@ -6,11 +6,20 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
-from gpuyard.cli_parts import ClusterText, Flag, Json, open_console, open_workload, print_json
+from gpuyard.cli_parts import (
+    ClusterText,
+    Flag,
+    Json,
+    WorkloadText,
+    is_preset,
+    open_console,
+    open_trace,
+    print_json,
+)
 from gpuyard.cli_workload import workload_app
 from gpuyard.errors import InputError
 from gpuyard.options import SimulationOptions
@@ -115,7 +124,7 @@ def demo(
 
 @app.command(sort_key=2)
 def simulate(
-    workload: Annotated[str, Parameter(help="A file of jobs (docs/formats.md), or demo.")],
+    workload: WorkloadText,
     /,
     *,
     cluster: ClusterText = None,
@@ -152,7 +161,9 @@ def simulate(
         raise InputError("--csv needs --out DIR, the directory to write to")
     if out is not None:
         make_directory(out)
-    runs = run_policies(open_workload(workload), _cluster(cluster, workload), policy or ["fifo"], config)
+    _check_cluster(cluster, workload)
+    jobs, machines = open_trace(workload, cluster)
+    runs = run_policies(jobs, machines, policy or ["fifo"], config)  # type: ignore[arg-type]
     if out is not None:
         write_results(out, workload, runs, csv=csv)
     if json:
@@ -232,12 +243,12 @@ def doctor(*, json: Json = False) -> int:
     return code
 
 
-def _cluster(text: str | None, workload: str) -> Any:
-    from gpuyard.cluster import GRAMMAR, parse_cluster
+def _check_cluster(text: str | None, workload: str) -> None:
+    """Before a long file is read: only built-in workloads bring a cluster."""
+    if text is None and not is_preset(workload):
+        from gpuyard.cluster import GRAMMAR
 
-    if text is None and workload != "demo":
         raise InputError(f"--cluster is missing: which cluster shall run {workload}? Expected {GRAMMAR}")
-    return parse_cluster(text or "demo")
 
 
 def _check_metrics(names: Sequence[str]) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """``gpuyard workload``: making, importing, looking over and shaping workloads."""
 
-import json as json_format
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,20 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from gpuyard.cli_generators import fit, synth
 from gpuyard.cli_parts import (
     ClusterText,
     Flag,
     Json,
+    OutFile,
     WorkloadText,
+    check_suffix_among,
     first_lines,
     open_cluster,
     open_console,
+    open_trace,
     open_workload,
+    parse_settings,
     print_json,
+    write_text,
 )
+from gpuyard.cli_survey import survey
 from gpuyard.errors import InputError
-from gpuyard.options import SynthOptions
-from gpuyard.shape_options import ShapeOptions, parse_pairs
+from gpuyard.shape_options import ShapeOptions
 
 if TYPE_CHECKING:
     from gpuyard.workload.formats import ImportedTrace
@@ -29,7 +34,6 @@ if TYPE_CHECKING:
 
 workload_app = App(name="workload", help="Import, make, look over and shape workloads.")
 
-OutFile = Annotated[Path, Parameter(help="The file to write: .csv, .csv.gz or .parquet.")]
 LARGE_BYTES = 50_000_000
 """Away from a terminal, reading more than this is announced."""
 
@@ -61,7 +65,7 @@ def import_files(
     from gpuyard.workload.native import check_suffix
 
     check_suffix(out)
-    trace = _imported(files, format, lenient, _format_options(option or []))
+    trace = _imported(files, format, lenient, parse_settings("--option", option or []))
     if cluster_out is not None and trace.cluster is None:
         raise InputError(
             f"--cluster-out {cluster_out}: these files of format {trace.report.format} tell no cluster"
@@ -80,10 +84,10 @@ def _written(trace: "ImportedTrace", out: Path, report: Path, cluster_out: Path 
     from gpuyard.workload import write_workload
 
     write_workload(trace.workload, out)
-    _write_text(report, trace.report.model_dump_json(indent=2) + "\n")
+    write_text(report, trace.report.model_dump_json(indent=2) + "\n")
     if cluster_out is None or trace.cluster is None:
         return [str(out), str(report)]
-    _write_text(cluster_out, trace.cluster.to_toml())
+    write_text(cluster_out, trace.cluster.to_toml())
     return [str(out), str(report), str(cluster_out)]
 
 
@@ -113,18 +117,6 @@ def _reading(files: list[Path]) -> Iterator[None]:
     yield
 
 
-def _format_options(texts: list[str]) -> dict[str, Any]:
-    """Values as they are; those that start like a JSON list or object are read as one."""
-    options: dict[str, Any] = dict(parse_pairs("--option", texts))
-    for name, value in options.items():
-        if value[:1] in ("[", "{"):
-            try:
-                options[name] = json_format.loads(value)
-            except ValueError:
-                raise InputError(f"--option {name}={value}: is not valid JSON") from None
-    return options
-
-
 def report_beside(path: Path) -> Path:
     """Where the import report of a workload file lies."""
     name = path.name
@@ -151,13 +143,14 @@ def audit(
     """
     from gpuyard.workload.auditing.audit import audit as look_over
 
-    _check_page(out, (".html", ".json"))
-    card = look_over(open_workload(workload), open_cluster(cluster), _import_report(workload, report))
+    check_suffix_among(out, (".html", ".json"))
+    jobs, machines = open_trace(workload, cluster)
+    card = look_over(jobs, machines, _import_report(workload, report))
     if out is not None:
         from gpuyard.workload_pages import card_page
 
         text = card.model_dump_json(indent=2) + "\n" if out.suffix == ".json" else card_page(card)
-        _write_text(out, text)
+        write_text(out, text)
     if json:
         print_json(card.model_dump(mode="json"))
         return
@@ -198,14 +191,14 @@ def describe(
     from gpuyard.workload import describe as summarise
     from gpuyard.workload.distributions import distributions
 
-    _check_page(out, (".html",))
-    jobs, machines = open_workload(workload), open_cluster(cluster)
+    check_suffix_among(out, (".html",))
+    jobs, machines = open_trace(workload, cluster)
     summary = summarise(jobs, machines)
     spread = distributions(jobs, machines.total_gpus if machines else None)
     if out is not None:
         from gpuyard.workload_pages import description_page
 
-        _write_text(out, description_page(summary, spread))
+        write_text(out, description_page(summary, spread))
     if json:
         print_json({**summary, "distributions": spread})
         return
@@ -252,7 +245,7 @@ def shape(
     else:
         jobs = take_steps(jobs, config.model_copy(update={"load": None}), machines)
         machines = shrink_to_load(jobs, machines, config.load)  # type: ignore[arg-type]
-        _write_text(cluster_out, machines.to_toml())
+        write_text(cluster_out, machines.to_toml())
     write_workload(jobs, out)
     _say_shaped(out, before, jobs, machines, cluster_out, json)
 
@@ -322,59 +315,35 @@ def convert(workload: WorkloadText, /, *, out: OutFile, json: Json = False) -> N
         open_console().print(f"{out}: {len(jobs):,} jobs")
 
 
-@workload_app.command(sort_key=7)
-def synth(
-    *,
-    out: OutFile,
-    cluster: ClusterText = None,
-    json: Json = False,
-    options: SynthOptions = SynthOptions(),  # noqa: B008  (frozen)
-) -> None:
-    """Make a synthetic workload: arrivals, a mix of gang sizes, durations, users."""
-    from gpuyard.workload import synthesize, write_workload
-
-    machines = open_cluster(cluster)
-    if machines is not None and machines.total_gpus == 0:
-        raise InputError(f"--cluster {cluster}: has no GPUs for the load to refer to")
-    config = options.config(machines.total_gpus if machines else None)
-    jobs = synthesize(config)
-    write_workload(jobs, out)
-    if json:
-        print_json({"file": str(out), "jobs": len(jobs), "settings": config.model_dump(mode="json")})
-        return
-    load = f"load {config.load:g} for {config.cluster_gpus:,} GPUs"
-    open_console().print(f"{out}: {len(jobs):,} jobs at {load}, seed {config.seed}")
+workload_app.command(synth, sort_key=7)
+workload_app.command(fit, sort_key=8)
+workload_app.command(survey, sort_key=9)
 
 
-@workload_app.command(name="list", sort_key=8)
+@workload_app.command(name="list", sort_key=10)
 def list_workloads(*, json: Json = False) -> None:
     """List file formats, built-in workloads and built-in clusters."""
     from gpuyard.cluster import preset_clusters
     from gpuyard.tables import named_table
-    from gpuyard.workload import demo_workload, workload_formats
+    from gpuyard.workload import workload_formats
+    from gpuyard.workload.generators import preset_workloads
 
+    makers = preset_workloads()
+    clusters = {name: make().cluster for name, make in makers.items()}
     kinds = {
         "format": first_lines(workload_formats().items()),
-        "workload": first_lines([("demo", demo_workload)]),
+        "workload": first_lines(makers.items()),
         "cluster": first_lines(preset_clusters().items()),
     }
     if json:
-        print_json(
-            {f"{kind}s": [{"name": n, "summary": s} for n, s in named] for kind, named in kinds.items()}
-        )
+        listed = {f"{kind}s": [{"name": n, "summary": s} for n, s in named] for kind, named in kinds.items()}
+        for entry in listed["workloads"]:
+            entry["cluster"] = clusters[entry["name"]] or "drawn"
+        print_json(listed)
         return
+    from gpuyard.workload_tables import preset_table
+
     console = open_console()
     for kind, named in kinds.items():
-        console.print(named_table(kind, named), "", sep="\n")
-
-
-def _check_page(path: Path | None, suffixes: tuple[str, ...]) -> None:
-    if path is not None and path.suffix not in suffixes:
-        raise InputError(f"--out {path}: give a name that ends in {' or '.join(suffixes)}")
-
-
-def _write_text(path: Path, text: str) -> None:
-    from gpuyard.files import atomic_write
-
-    with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        table = preset_table(named, clusters) if kind == "workload" else named_table(kind, named)
+        console.print(table, "", sep="\n")

@@ -27,7 +27,8 @@ NEXT_STEPS = (
         "gpuyard simulate demo --policy sjf+easy --estimates requested",
     ),
     ("who gains and who loses", "gpuyard simulate demo --policy fifo --policy sjf+easy --by gpus"),
-    ("your own log, your own cluster", "gpuyard simulate jobs.csv --cluster 64x8 --policy sjf+easy"),
+    ("your own log: Slurm, LSF, SWF and public traces", "gpuyard workload import sacct.txt --out jobs.csv"),
+    ("your own jobs, your own cluster", "gpuyard simulate jobs.csv --cluster 64x8 --policy sjf+easy"),
     ("every rule there is", "gpuyard policies"),
 )
 

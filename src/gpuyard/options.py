@@ -59,7 +59,7 @@ class SimulationOptions:
         """The settings as the simulator takes them."""
         from gpuyard.config import SimulationConfig
 
-        return _validated(SimulationConfig, _given(self))
+        return validated(SimulationConfig, given_options(self))
 
 
 @Parameter(name="*", group="Jobs")
@@ -137,20 +137,22 @@ class SynthOptions:
         """The settings as the generator takes them; ``cluster_gpus`` is what the load refers to."""
         from gpuyard.workload import SynthConfig
 
-        given = _given(self)
+        given = given_options(self)
         for mix in ("gang_mix", "priority_mix"):
             if mix in given:
-                given[mix] = _parse_mix(_option(mix), given[mix])
+                given[mix] = parse_mix(option_name(mix), given[mix])
         if cluster_gpus is not None:
             given["cluster_gpus"] = cluster_gpus
-        return _validated(SynthConfig, given)
+        return validated(SynthConfig, given)
 
 
-def _given(options: SimulationOptions | SynthOptions) -> dict[str, Any]:
+def given_options(options: SimulationOptions | SynthOptions) -> dict[str, Any]:
+    """Those that were given, by field."""
     return {name: value for name, value in asdict(options).items() if value is not None}
 
 
-def _validated(model: type[Model], given: dict[str, Any]) -> Model:
+def validated(model: type[Model], given: dict[str, Any]) -> Model:
+    """A model made from options, by field; what is wrong is told by the option's name."""
     from pydantic import ValidationError
 
     try:
@@ -160,18 +162,21 @@ def _validated(model: type[Model], given: dict[str, Any]) -> Model:
         message = problem["msg"].removeprefix("Value error, ")
         if not problem["loc"]:
             fields = "|".join(name for name in model.model_fields if "_" in name)
-            raise InputError(re.sub(rf"\b({fields})\b", lambda found: _option(found[0]), message)) from None
+            raise InputError(
+                re.sub(rf"\b({fields})\b", lambda found: option_name(found[0]), message)
+            ) from None
         name = str(problem["loc"][0])
-        raise InputError(f"{_option(name)} {given[name]}: {message[0].lower()}{message[1:]}") from None
+        raise InputError(f"{option_name(name)} {given[name]}: {message[0].lower()}{message[1:]}") from None
 
 
-def _option(name: str) -> str:
+def option_name(name: str) -> str:
     """How a field is written on the command line."""
     special = {"usage_half_life_s": "--usage-half-life", "cluster_gpus": "the GPUs of --cluster"}
     return special.get(name, f"--{name.replace('_', '-')}")
 
 
-def _parse_mix(option: str, text: str) -> list[tuple[float, float]]:
+def parse_mix(option: str, text: str) -> list[tuple[float, float]]:
+    """Pairs of value and weight."""
     try:
         pairs = [tuple(map(float, part.split(":"))) for part in text.split(",")]
         return [(value, weight) for value, weight in pairs]

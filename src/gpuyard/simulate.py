@@ -52,9 +52,13 @@ class SimulationResult:
     dropped: Ints
     elapsed_s: float
 
-    def metrics(self) -> dict[str, float | int | None]:
-        """All metrics by name (docs/metrics.md); None where the inputs do not tell."""
-        return compute_metrics(self.workload, self.cluster, self.schedule)
+    def metrics(self, price_per_kwh: float | None = None) -> dict[str, float | int | None]:
+        """All metrics by name (docs/metrics.md); None where the inputs do not tell.
+
+        Args:
+            price_per_kwh: Price of energy, in any currency; without it ``energy_cost`` is None.
+        """
+        return compute_metrics(self.workload, self.cluster, self.schedule, price_per_kwh=price_per_kwh)
 
     def breakdown(self, by: str) -> pl.DataFrame:
         """Metrics of each class of jobs; ``by`` is ``priority``, ``group`` or ``gpus``."""

@@ -13,6 +13,7 @@ from gpuyard.tables import plain_table
 from gpuyard.workload.auditing.fidelity import SEVERITIES, FidelityCard, FidelityFinding
 from gpuyard.workload.distributions import WEEKDAYS
 from gpuyard.workload.importing import Finding, ImportReport
+from gpuyard.workload.survey import SurveyEntry
 from gpuyard.workload_pages import card_facts
 
 BAR_WIDTH = 24
@@ -166,3 +167,65 @@ def _user_table(users: Mapping[str, Any]) -> RenderableType:
     if users["gini"] is not None:
         said += f"; Gini coefficient of GPU time {users['gini']:.2f} (0 = all alike, 1 = one has all)"
     return Group(table, Text(said, style="dim"))
+
+
+def preset_table(named: Sequence[tuple[str, str]], clusters: Mapping[str, str | None]) -> Table:
+    """Built-in workloads with the clusters they are meant for."""
+    table = plain_table("workload", "cluster", "what it is")
+    table.columns[0].no_wrap = table.columns[1].no_wrap = True
+    for name, what in named:
+        table.add_row(Text(name, style="bold"), Text(clusters[name] or "drawn"), Text(what))
+    return table
+
+
+SURVEY_COLUMNS = (
+    *("file", "format", "rows", "jobs", "rejected", "span, d", "GPUs p50/p90/max"),
+    *("run time p50/p90/p99, s", "GPU-hours", "note"),
+)
+
+
+def survey_cells(entry: SurveyEntry) -> list[str]:
+    """A file of jobs as a row of ``SURVEY_COLUMNS``."""
+    figures, note = entry.figures, entry.reason or ""
+    if figures is None:
+        return [entry.file, entry.format or "", *["-"] * 7, f"refused: {note}"]
+    notes = [f"with {', '.join(entry.companions)}"] if entry.companions else []
+    notes += ["read leniently"] if entry.lenient else []
+    return [
+        entry.file,
+        entry.format or "",
+        *(f"{count:,}" for count in (figures.rows_read, figures.jobs, figures.rejected)),
+        f"{figures.span_s / 86_400:,.1f}",
+        "/".join(f"{value:,g}" for value in figures.gpus.values()),
+        "/".join(f"{value:,.0f}" for value in figures.duration_s.values()),
+        f"{figures.gpu_hours:,.0f}",
+        "; ".join(notes),
+    ]
+
+
+def survey_table(entries: Sequence[SurveyEntry]) -> RenderableType:
+    """Files of jobs with their figures, and below them the other files."""
+    table = plain_table(*SURVEY_COLUMNS, right=range(2, 9))
+    for column in table.columns:
+        column.no_wrap, column.overflow = False, "fold"
+    for entry in entries:
+        if entry.format is not None:
+            table.add_row(*map(Text, survey_cells(entry)))
+    others = plain_table("not a workload", "why")
+    for entry in entries:
+        if entry.format is None:
+            others.add_row(Text(entry.file), Text(entry.reason or "", style="dim"))
+    parts: list[RenderableType] = [table] if table.rows else []
+    return Group(*parts, *(("", others) if others.rows else ()))
+
+
+def survey_markdown(entries: Sequence[SurveyEntry]) -> str:
+    """The same as Markdown."""
+    lines = [_markdown_row(SURVEY_COLUMNS), "|---|---|--:|--:|--:|--:|--:|--:|--:|---|"]
+    lines += [_markdown_row(survey_cells(entry)) for entry in entries if entry.format is not None]
+    others = [f"* {entry.file}: {entry.reason}" for entry in entries if entry.format is None]
+    return "\n".join([*lines, *(["", "Not workloads:", "", *others] if others else [])])
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -14,6 +14,7 @@ import pytest
 from gpuyard import cli, comparison, doctor
 from gpuyard.config import SimulationConfig
 from gpuyard.options import SimulationOptions, SynthOptions
+from gpuyard.workload.generators import preset_workloads
 from gpuyard.registry import lookup, registered
 from gpuyard.workload import SynthConfig, read_workload
 
@@ -374,11 +375,14 @@ def test_describe_says_what_is_in_a_workload(run: Run, jobs: Callable[..., Path]
 def test_lists_name_what_there_is(run: Run) -> None:
     _, out, _ = run("workload", "list", "--json")
     listed = document(out)
-    assert [entry["name"] for entry in listed["workloads"]] == ["demo"]
+    clusters = {entry["name"]: entry["cluster"] for entry in listed["workloads"]}
+    assert list(clusters) == list(preset_workloads())
+    assert (clusters["diurnal"], clusters["host-farm"]) == ("8x8", "drawn")
     assert {"demo", "philly"} <= {entry["name"] for entry in listed["clusters"]}
     assert all(entry["summary"] for entries in listed.values() for entry in entries)
     _, out, _ = run("workload", "list")
     assert "philly" in out
+    assert re.search(r"^bursty-8gpu +1x8 +400 jobs", out, re.M)
     _, out, _ = run("policies", "--json")
     assert {entry["name"] for entry in document(out)["placement"]} == set(registered("placement"))
     _, out, _ = run("policies")

@@ -20,7 +20,7 @@ LAYERS = (
     ("evaluate", "runs"),
     ("report", "dashboard", "terminal", "tables", "comparison", "bench", "doctor", "demo", "options"),
     ("shape_options", "workload_pages", "workload_tables"),
-    ("cli", "cli_parts", "cli_workload"),
+    ("cli", "cli_generators", "cli_parts", "cli_survey", "cli_workload"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 NEVER = {

@@ -129,20 +129,48 @@ def _recognise(files: Sequence[Path], heads: Sequence[bytes], wanted: str | None
     formats = workload_formats()
     candidates = formats if wanted is None else {wanted: lookup("workload-format", wanted)}
     matches: dict[str, list[str]] = {}
+    without_jobs: dict[str, list[str]] = {}
     for name, candidate in candidates.items():
         roles = [candidate.role_of(head, path.name) for path, head in zip(files, heads, strict=True)]
         if wanted is not None and len(files) == 1:
             roles = [roles[0] or JOBS]  # the user knows; the reader will say what it does not find
-        if JOBS in roles and None not in roles:
-            matches[name] = [role for role in roles if role is not None]
+        known = [role for role in roles if role is not None]
+        if len(known) == len(files):
+            (matches if JOBS in known else without_jobs)[name] = known
     if len(matches) == 1:
         return next(iter(matches.items()))
     names = ", ".join(str(path) for path in files)
     if matches:
         raise InputError(f"{names}: could be {' or '.join(matches)}; say which with format (--format)")
+    if without_jobs:
+        raise InputError(f"{names}: {_no_jobs(without_jobs)}")
     if wanted is not None:
         raise InputError(f"{names}: not all of them are files of format {wanted}, or none lists jobs")
-    raise InputError(f"{names}: {_unrecognised(heads[0])}. Known formats: {', '.join(formats)}")
+    unknown = [k for k, head in enumerate(heads) if not roles_of(head, files[k].name)] or [0]
+    names = names if len(files) == 1 else f"{names}: {files[unknown[0]].name}"
+    raise InputError(f"{names}: {_unrecognised(heads[unknown[0]])}. Known formats: {', '.join(formats)}")
+
+
+def roles_of(head: bytes, name: str) -> dict[str, str]:
+    """What a file is to each format that knows it, by how its content starts and its name."""
+    roles = ((format, reader.role_of(head, name)) for format, reader in workload_formats().items())
+    return {format: role for format, role in roles if role is not None}
+
+
+def first_line(head: bytes) -> str:
+    """The first line of a text file, without blanks around it."""
+    return head.lstrip().split(b"\n", 1)[0].decode("utf-8", errors="replace").strip()
+
+
+def _no_jobs(found: Mapping[str, Sequence[str]]) -> str:
+    """The error for files that a format knows (their roles by format), none of which lists jobs."""
+    known = " or ".join(f"{' and '.join(dict.fromkeys(r))} of format {name}" for name, r in found.items())
+    name = next(iter(found))
+    described = (registered("workload-format")[name].__doc__ or "").strip().split("\n", 1)[0].rstrip(".")
+    return (
+        f"holds {known}, but no jobs; give it together with the file that lists the jobs "
+        f"({described}; docs/formats.md, {name})"
+    )
 
 
 def _options(name: str, chosen: WorkloadFormat, values: Mapping[str, Any]) -> BaseModel:
@@ -159,8 +187,7 @@ def _options(name: str, chosen: WorkloadFormat, values: Mapping[str, Any]) -> Ba
 def _unrecognised(head: bytes) -> str:
     if b"\0" in head:
         return "is of no known format: a binary file, and not parquet"
-    first = head.split(b"\n", 1)[0].decode("utf-8", errors="replace").strip()
     return (
-        f"is of no known format. Its first line is {first[:80]!r}; the native CSV has a header "
+        f"is of no known format. Its first line is {first_line(head)[:80]!r}; the native CSV has a header "
         "with the columns submit_s, duration_s, gpus, separated by commas"
     )
