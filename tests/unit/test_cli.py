@@ -14,9 +14,9 @@ import pytest
 from gpuyard import cli, comparison, doctor
 from gpuyard.config import SimulationConfig
 from gpuyard.options import SimulationOptions, SynthOptions
-from gpuyard.workload.generators import preset_workloads
 from gpuyard.registry import lookup, registered
 from gpuyard.workload import SynthConfig, read_workload
+from gpuyard.workload.generators import preset_workloads
 
 HEADER = "submit_s,duration_s,gpus"
 GOOD = [HEADER, "0,100,8", "1,100,8", "2,10,1", "3,50,4", "4,20,2", "5,5,1"]

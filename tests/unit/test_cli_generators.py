@@ -92,10 +92,9 @@ def test_settings_of_a_preset_are_lists_mixes_and_shapes(run: Run, tmp_path: Pat
     out, toml = tmp_path / "a.parquet", tmp_path / "c.toml"
     farm = ["--preset", "host-farm", "--set", "hosts=[3,3]", "--jobs", "50", "--cluster-out", toml]
     ok(run("workload", "synth", *farm, "--out", out))
-    assert parse_cluster(str(toml)).total_nodes == 3
+    assert len(parse_cluster(str(toml)).nodes) == 3
     mix = ["--preset", "diurnal", "--set", "gang_mix=2:1", "--set", "arrivals=bursty:centres=4"]
     printed = json.loads(ok(run("workload", "synth", *mix, "--jobs", "50", "--out", out, "--json")))
-    assert printed["generator"] == "synthesize" or printed["generator"]
     assert printed["settings"]["arrivals"]["centres"] == 4
     assert set(read_workload(out).frame["gpus"]) == {2}
 
@@ -257,11 +256,11 @@ def test_surveys_that_cannot_be_are_refused(run: Run, tmp_path: Path) -> None:
 
 def test_a_file_without_jobs_is_named_with_what_is_missing(folder: Path) -> None:
     nodes, pods = folder / "alibaba" / "nodes.csv", folder / "alibaba" / "pods.csv"
-    with pytest.raises(InputError, match="nodes of format openb, but no jobs.*pod list"):
+    with pytest.raises(InputError, match=r"nodes of format openb, but no jobs.*pod list"):
         import_trace([nodes])
     with pytest.raises(InputError, match="nodes of format openb, but no jobs"):
         import_trace([nodes], "openb")
-    with pytest.raises(InputError, match="notes.txt: is of no known format. Its first line is 'bought"):
+    with pytest.raises(InputError, match=r"notes\.txt: is of no known format\. Its first line is 'bought"):
         import_trace([pods, folder / "notes.txt"])
 
 
@@ -269,5 +268,5 @@ def test_a_task_table_alone_asks_for_the_job_table(tmp_path: Path) -> None:
     table = tmp_path / "pai_task_table.csv"
     columns = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type"
     table.write_text(columns + "\n")
-    with pytest.raises(InputError, match="tasks of format pai, but no jobs.*pai_job_table"):
+    with pytest.raises(InputError, match=r"tasks of format pai, but no jobs.*pai_job_table"):
         import_trace([table])
