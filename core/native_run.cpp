@@ -1,6 +1,7 @@
 #include "native_run.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
@@ -13,8 +14,9 @@ namespace gpuyard {
 
 namespace {
 
-constexpr std::size_t kMostClasses = 64;         // of a queue, to be searched class by class
-constexpr std::int64_t kProgressEvery = 1 << 15;  // instants
+constexpr std::size_t kMostClasses = 1024;  // of a queue, to be searched class by class
+constexpr std::int64_t kClockEvery = 64;    // instants between looks at the clock
+constexpr std::chrono::milliseconds kProgressEvery{50};
 
 std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -154,10 +156,15 @@ std::vector<std::int32_t> NativeRun::make_groups() {
 
 void NativeRun::run(const Progress& progress) {
     std::int64_t instants = 0;
+    auto last = std::chrono::steady_clock::now();
     while (simulator_.next_instant(*this)) {
         for (QueueRun& queue : queues_)
             if (needs_pass(queue)) pass(queue);
-        if (++instants % kProgressEvery == 0 && progress) progress(simulator_.finished());
+        if (++instants % kClockEvery != 0 || !progress) continue;
+        if (const auto now = std::chrono::steady_clock::now(); now - last >= kProgressEvery) {
+            progress(simulator_.finished());
+            last = now;
+        }
     }
     for (const QueueRun& queue : queues_)
         if (queue.waiting > 0) throw std::logic_error("jobs are left waiting on an idle cluster");
@@ -219,6 +226,7 @@ void NativeRun::pass(QueueRun& queue) {
         if (!gated()) queue.blocked_rank = head.rank;
         return;
     }
+    if (!anything_fits(queue)) return;  // then the shadow time, which costs, does not matter
     shadow_of(head.job);
     shadow_demand_ = &simulator_.jobs().demand_of(as_index(head.job));
     fill(queue, by_estimate_ ? -1 : head.rank, kNoRank);

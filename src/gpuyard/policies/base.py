@@ -75,7 +75,12 @@ def _score_function(order: Any) -> Any:
     import numpy as np
 
     def scores(queue: dict[str, Any]) -> Any:
-        return np.ascontiguousarray(order(queue), dtype=np.float64)
+        answer = np.ascontiguousarray(order(queue), dtype=np.float64)
+        if answer.ndim != 1:
+            raise ValueError(
+                f"an order must return one score a job, but returned an array of shape {answer.shape}"
+            )
+        return answer
 
     return scores
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from damage import damaged
@@ -176,6 +176,8 @@ def durations_one_by_one(events: list[tuple[int, int, int, int]]) -> dict[str, f
     ),
     piece_bytes=st.sampled_from([100, 300, 32 * 1024 * 1024]),
 )
+@example(steps=[(3, 0, 0), (3, 1, 1), (3, 1, 2), (3, 0, 2)], piece_bytes=100)
+@example(steps=[(3, 0, 0), (3, 1, 1), (3, 1, 2), (3, 0, 2)], piece_bytes=32 * 1024 * 1024)
 def test_folding_agrees_with_following_each_task(tmp_path_factory, steps, piece_bytes):
     events = [(600 + number, *step) for number, step in enumerate(steps)]
     path = task_events(tmp_path_factory.mktemp("google"), *events)

@@ -66,14 +66,19 @@ class EventFold:
         ``outcome``, the kind of stop that says how it ended. Parts of the largest machine are summed up.
         """
         self._compact()
+        ran = pl.col("last_us").is_not_null()
         tasks = self._tasks[0].with_columns(
-            gpus=(pl.col("cpu") * gpus_per_machine).round(9).ceil(), stop_kind=pl.col("stop") % _KINDS
+            gpus=(pl.col("cpu") * gpus_per_machine).round(9).ceil(),
+            stop_kind=pl.col("stop") % _KINDS,
+            # A task that was never scheduled can be killed while it waits, which ends no run.
+            end_us=pl.when(ran).then(pl.col("stop") // _KINDS),
+            unstopped=(ran & pl.col("stop").is_null()).cast(pl.Int64),
         )
         widths = tasks.group_by("job").agg(
             width=pl.len().cast(pl.Int64),
             start_us=pl.col("first_us").min(),
-            end_us=(pl.col("stop") // _KINDS).max(),
-            unstopped=(pl.col("last_us").is_not_null() & pl.col("stop").is_null()).sum().cast(pl.Int64),
+            end_us=pl.col("end_us").max(),
+            unstopped=pl.col("unstopped").sum(),
             evictions=pl.col("evictions").sum(),
             cpu=pl.col("cpu").sum(),
             memory=pl.col("memory").sum(),
@@ -141,7 +146,8 @@ def _task_state(events: pl.DataFrame) -> pl.DataFrame:
 def _merged_tasks(parts: pl.DataFrame) -> pl.DataFrame:
     """One row a task; ``stop`` is its first stop after it was last scheduled.
 
-    A task that waits again after an eviction can still be killed, but its run ended with the eviction.
+    A task that waits again after an eviction can still be killed, but its run ended with the eviction. Of a
+    task that is not scheduled in these parts, the first stop is kept: an earlier part may schedule it.
     """
     tasks = parts.group_by("job", "task").agg(
         pl.col("first_us", "stop").min(),

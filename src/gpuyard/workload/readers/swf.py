@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
+from pydantic import ValidationError
 
 from gpuyard.cluster import Cluster, NodeGroup
 from gpuyard.errors import InputError
@@ -12,7 +13,16 @@ from gpuyard.registry import register
 from gpuyard.workload.chunks import line_chunks
 from gpuyard.workload.formats import JOBS, NoOptions, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
-from gpuyard.workload.schema import Step, Where, make_workload
+from gpuyard.workload.readers.csv_jobs import (
+    Rule,
+    bad_arrival,
+    bad_count,
+    bad_duration,
+    note_repairs,
+    number,
+    without,
+)
+from gpuyard.workload.schema import MAX_TIME_S, Step, Where, make_workload
 
 FIELDS = (
     "job", "submit", "wait", "run", "procs", "cpu_s", "used_kb", "requested_procs", "requested_s",
@@ -30,6 +40,16 @@ _STATUSES = {
     "4": "failed",
     "5": "cancelled",
 }
+_NUMBERS = ("submit", "run", "procs", "requested_procs")
+_RULES: tuple[Rule, ...] = (
+    *bad_arrival("submit"),
+    *bad_duration("run", "run time"),
+    ("no processors", pl.col("processors") <= 0),
+    bad_count("processors", low=1),
+)
+_MAX_MIB = 2**40
+_BEYOND = 1e18
+"""More than any count or time can be."""
 _HEADER = re.compile(r";\s*(\w+):\s*(\S.*)?$")
 _DATA_LINE = re.compile(rb"\s*\d+(\s+-?[\d.]+){10}[^,|]*\s*$")
 
@@ -62,11 +82,11 @@ class SwfFormat:
             jobs,
             name=path.name.split(".")[0],
             source=path.name,
-            epoch_s=float(_number(header.get("UnixStartTime")) or 0),
+            epoch_s=_epoch_s(header, log),
             history=(step,),
             where=Where(str(path)),
         )
-        return Trace(workload, _cluster(header, workload.metadata.name))
+        return Trace(workload, _cluster(header, workload.metadata.name, log))
 
 
 def _jobs(path: Path, lines: pl.DataFrame, header: dict[str, str], log: ImportLog) -> pl.DataFrame:
@@ -89,29 +109,29 @@ def _jobs(path: Path, lines: pl.DataFrame, header: dict[str, str], log: ImportLo
 
 
 def _checked(path: Path, frame: pl.DataFrame, log: ImportLog) -> pl.DataFrame:
-    numbers = ("submit", "run", "procs", "requested_procs", "requested_s", "requested_kb")
-    frame = frame.with_columns(pl.col(*numbers).cast(pl.Float64, strict=False))
-    size = pl.when(pl.col("requested_procs") > 0).then("requested_procs").otherwise("procs")
-    frame = frame.with_columns(size=size)
-    wrong: tuple[tuple[str, pl.Expr], ...] = (
-        ("a field that should be a number is not", pl.any_horizontal(pl.col(*numbers).is_null())),
-        ("submitted before the log's start", pl.col("submit") < 0),
-        ("never ran: run time is not positive", pl.col("run") <= 0),
-        ("no processors", pl.col("size") <= 0),
+    frame = frame.with_columns(number(name).alias(name) for name in _NUMBERS)
+    requested = pl.col("requested_procs")
+    # A request that cannot be read is not replaced by what was allocated.
+    processors = pl.when(requested <= 0).then("procs").otherwise(requested)
+    frame = frame.with_columns(processors=processors)
+    frame = without(frame, _RULES, path, log)
+    limit = number("requested_s")
+    frame = frame.with_columns(mib=(number("requested_kb") * pl.col("processors") / 1024).ceil(), limit=limit)
+    no_mib = pl.col("mib").is_null() | (pl.col("mib") > _MAX_MIB)
+    no_limit = pl.col("limit").is_null() | (pl.col("limit") > MAX_TIME_S)
+    repairs = (
+        (f"requested time is no number of at most {MAX_TIME_S} s: taken as unknown", no_limit),
+        (f"requested memory is no number or more than {_MAX_MIB} MiB: taken as unknown", no_mib),
     )
-    for reason, condition in wrong:
-        bad = frame.select(condition.fill_null(False)).to_series()
-        log.reject(reason, path.name, frame.filter(bad)["line"])
-        frame = frame.filter(~bad)
+    note_repairs(frame, repairs, path, log)
     known = pl.col("user") != "-1"
     queue = pl.when(pl.col("queue") != "-1").then("queue").when(pl.col("partition") != "-1").then("partition")
-    kib = pl.col("requested_kb") * pl.col("size")
     return frame.select(
         submit_s="submit",
         duration_s="run",
-        gpus=pl.col("size").cast(pl.Int64),
-        memory_mib=pl.when(kib > 0).then((kib / 1024).ceil()).otherwise(0.0).cast(pl.Int64),
-        estimate_s=pl.when(pl.col("requested_s") > 0).then("requested_s"),
+        gpus=pl.col("processors").cast(pl.Int64),
+        memory_mib=pl.when(~no_mib & (pl.col("mib") > 0)).then("mib").otherwise(0.0).cast(pl.Int64),
+        estimate_s=pl.when(~no_limit & (pl.col("limit") > 0)).then("limit"),
         user=pl.when(known).then(pl.lit("u") + pl.col("user")),
         group=pl.lit("q") + queue,
         status=pl.col("status").replace_strict(_STATUSES, default="unknown", return_dtype=pl.String),
@@ -125,17 +145,38 @@ def _read_header(comments: Iterable[str], header: dict[str, str]) -> None:
             header.setdefault(found[1], (found[2] or "").strip())
 
 
-def _number(text: str | None) -> int | None:
-    found = re.match(r"-?\d+", text or "")
-    return int(found[0]) if found else None
+def _stated(header: dict[str, str], key: str) -> int | None:
+    """The number a header line starts with, such as 1024 of ``1024 (8 processors each)``."""
+    found = re.match(r"-?[0-9]+", header.get(key, ""))
+    return int(max(-_BEYOND, min(float(found[0]), _BEYOND))) if found else None
 
 
-def _cluster(header: dict[str, str], name: str) -> Cluster | None:
+def _epoch_s(header: dict[str, str], log: ImportLog) -> float:
+    """Unix seconds at time 0 of the log; 0 if the header does not tell."""
+    start = _stated(header, "UnixStartTime") or 0
+    if 0 <= start <= MAX_TIME_S:
+        return float(start)
+    log.assume(
+        f"UnixStartTime {header['UnixStartTime'][:40]} is no time from 1970 to 2105: not known when it began"
+    )
+    return 0.0
+
+
+def _cluster(header: dict[str, str], name: str, log: ImportLog) -> Cluster | None:
     """As many like nodes as the header states; one processor a node where it states no more."""
-    nodes = _number(header.get("MaxNodes"))
-    procs = _number(header.get("MaxProcs")) or nodes
+    nodes = _stated(header, "MaxNodes")
+    procs = _stated(header, "MaxProcs") or nodes
     if not procs or procs < 1:
         return None
-    if nodes and nodes > 0 and procs % nodes == 0:
-        return Cluster(name=name, nodes=(NodeGroup(count=nodes, gpus=procs // nodes, type="gpu"),))
-    return Cluster(name=name, nodes=(NodeGroup(count=procs, gpus=1, type="gpu"),))
+    count = nodes if nodes and nodes > 0 and procs % nodes == 0 else procs
+    try:
+        group = NodeGroup(count=count, gpus=procs // count, type="gpu")
+        return Cluster(name=name[:200] or "cluster", nodes=(group,))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(map(str, problem["loc"]))
+        log.assume(
+            f"the header's cluster of {count} nodes with {procs // count} processors each is left out, "
+            f"as no cluster can have them: {key}: {problem['msg']}"
+        )
+        return None
