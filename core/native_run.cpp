@@ -156,16 +156,17 @@ std::vector<std::int32_t> NativeRun::make_groups() {
 
 void NativeRun::run(const Progress& progress) {
     std::int64_t instants = 0;
-    auto last = std::chrono::steady_clock::now();
+    auto last = std::chrono::steady_clock::time_point::min();
     while (simulator_.next_instant(*this)) {
         for (QueueRun& queue : queues_)
             if (needs_pass(queue)) pass(queue);
         if (++instants % kClockEvery != 0 || !progress) continue;
-        if (const auto now = std::chrono::steady_clock::now(); now - last >= kProgressEvery) {
+        if (const auto now = std::chrono::steady_clock::now(); now >= last + kProgressEvery) {
             progress(simulator_.finished());
             last = now;
         }
     }
+    if (progress) progress(simulator_.finished());
     for (const QueueRun& queue : queues_)
         if (queue.waiting > 0) throw std::logic_error("jobs are left waiting on an idle cluster");
 }

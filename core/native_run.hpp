@@ -8,7 +8,7 @@
 
 namespace gpuyard {
 
-// Called now and then with the number of finished jobs; what it throws ends the run.
+// Called now and then, and at the end, with the number of finished jobs; what it throws ends the run.
 using Progress = std::function<void(std::int64_t finished)>;
 
 Tracking tracking_for(const Policy& policy);

@@ -1,7 +1,7 @@
 """The command line. Every verb imports what it needs when it runs, so that ``--help`` is quick."""
 
+import math
 import os
-import re
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -15,7 +15,9 @@ from gpuyard.cli_parts import (
     Flag,
     Json,
     WorkloadText,
+    check_output,
     is_preset,
+    one_line,
     open_console,
     open_trace,
     print_json,
@@ -69,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (InputError, CycloptsError) as error:
         return _fail(str(error), BAD_INPUT)
     except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # Python flushes standard output once more at exit; let that go nowhere.
@@ -81,8 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    paragraph = re.sub(r"[\x00-\x1f\x7f]+", " ", message).strip()
-    print(f"error: {paragraph}", file=sys.stderr)
+    print(f"error: {one_line(message)}", file=sys.stderr)
     return code
 
 
@@ -103,6 +105,7 @@ def demo(
     from gpuyard.comparison import comparison_document
     from gpuyard.tables import COMPARED
 
+    check_output("--svg", svg, (".svg",))
     runs = story.run_demo()
     sentences = story.findings({run.policy: run.metrics for run in runs})
     if json:
@@ -145,6 +148,9 @@ def simulate(
     ] = None,
     out: Annotated[Path | None, Parameter(help="Write schedules and metrics into this directory.")] = None,
     csv: Annotated[bool, Flag, Parameter(help="With --out: schedules as CSV too.")] = False,
+    energy_price: Annotated[
+        float | None, Parameter(help="Price of a kWh, in any currency: gives the metric energy_cost.")
+    ] = None,
     json: Json = False,
     options: SimulationOptions = SimulationOptions(),  # noqa: B008  (frozen)
 ) -> None:
@@ -152,29 +158,34 @@ def simulate(
 
     Example: gpuyard simulate jobs.csv --cluster 64x8 --policy fifo --policy sjf+easy
     """
-    from gpuyard.comparison import comparison_document, make_directory, run_policies, write_results
+    from gpuyard.comparison import comparison_document, run_policies, write_results
+    from gpuyard.files import check_directory
     from gpuyard.tables import COMPARED, OF_ONE_POLICY
 
     config = options.config()
     chosen = _check_metrics(metric or ())
     if csv and out is None:
         raise InputError("--csv needs --out DIR, the directory to write to")
+    if energy_price is not None and not 0 <= energy_price < math.inf:
+        raise InputError(f"--energy-price {energy_price}: expected a price per kWh, 0 or more")
     if out is not None:
-        make_directory(out)
+        check_directory(out)
     _check_cluster(cluster, workload)
-    jobs, machines = open_trace(workload, cluster)
-    runs = run_policies(jobs, machines, policy or ["fifo"], config)  # type: ignore[arg-type]
+    jobs, machines, report = open_trace(workload, cluster)
+    runs = run_policies(jobs, machines, policy or ["fifo"], config, price_per_kwh=energy_price)  # type: ignore[arg-type]
     if out is not None:
-        write_results(out, workload, runs, csv=csv)
+        write_results(out, workload, runs, csv=csv, report=report)
     if json:
-        document = comparison_document(workload, runs, chosen)
+        document = comparison_document(workload, runs, chosen, report)
         if by is not None:
             for result, run in zip(document["results"], runs, strict=True):
                 result["breakdown"] = {"by": by, "classes": run.result.breakdown(by).to_dicts()}
         print_json(document)
         return
     console = open_console()
-    _show_comparison(console, workload, runs, chosen or (COMPARED if len(runs) > 1 else OF_ONE_POLICY))
+    usual = tuple(COMPARED if len(runs) > 1 else OF_ONE_POLICY)
+    cost = () if energy_price is None or "energy_cost" in usual else ("energy_cost",)
+    _show_comparison(console, workload, runs, chosen or usual + cost)
     if by is not None:
         _show_classes(console, by, runs, chosen)
     if out is not None:

@@ -13,7 +13,7 @@ from gpuyard.cli_parts import (
     Json,
     OutFile,
     WorkloadText,
-    check_suffix_among,
+    check_output,
     open_cluster,
     open_console,
     open_workload,
@@ -63,6 +63,7 @@ def synth(
     from gpuyard.workload.native import check_suffix, write_workload
 
     check_suffix(out)
+    check_output("--cluster-out", cluster_out, (".toml",))
     _check_together(preset, settings, like, rate, cluster, cluster_out, options)
     if preset is not None:
         trace = _from_preset(preset, settings or [], options, cluster_out)
@@ -177,7 +178,7 @@ def fit(
     """
     from gpuyard.workload.generators import fit_trace
 
-    check_suffix_among(out, (".json",))
+    check_output("--out", out, (".json",))
     fitted = fit_trace(open_workload(workload))
     write_text(out, fitted.model_dump_json(indent=1) + "\n")
     counts = {

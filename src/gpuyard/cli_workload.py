@@ -14,14 +14,17 @@ from gpuyard.cli_parts import (
     Json,
     OutFile,
     WorkloadText,
-    check_suffix_among,
+    check_output,
     first_lines,
+    import_with,
+    is_preset,
     open_cluster,
     open_console,
     open_trace,
     open_workload,
     parse_settings,
     print_json,
+    print_note,
     write_text,
 )
 from gpuyard.cli_survey import survey
@@ -62,42 +65,45 @@ def import_files(
 
     Example: gpuyard workload import sacct.txt --out jobs.parquet
     """
+    from gpuyard.workload.import_reports import report_beside
     from gpuyard.workload.native import check_suffix
 
+    report = report or report_beside(out)
     check_suffix(out)
+    check_output("--report", report, (".json",))
+    check_output("--cluster-out", cluster_out, (".toml",))
     trace = _imported(files, format, lenient, parse_settings("--option", option or []))
     if cluster_out is not None and trace.cluster is None:
         raise InputError(
             f"--cluster-out {cluster_out}: these files of format {trace.report.format} tell no cluster"
         )
-    written = _written(trace, out, report or report_beside(out), cluster_out)
+    account = _written(trace, out, report, cluster_out)
+    written = [str(path) for path in (out, report, cluster_out) if path is not None]
     if json:
-        print_json({"files": written, "report": trace.report.model_dump(mode="json")})
+        print_json({"files": written, "report": account.model_dump(mode="json")})
         return
     from gpuyard.workload_tables import import_table
 
     open_console().print(import_table(trace.report), "", f"Written: {', '.join(written)}", sep="\n")
 
 
-def _written(trace: "ImportedTrace", out: Path, report: Path, cluster_out: Path | None) -> list[str]:
-    """Write everything, and say which files."""
+def _written(trace: "ImportedTrace", out: Path, report: Path, cluster_out: Path | None) -> "ImportReport":
+    """Write everything; the report as it was written."""
     from gpuyard.workload import write_workload
+    from gpuyard.workload.import_reports import write_report
 
     write_workload(trace.workload, out)
-    write_text(report, trace.report.model_dump_json(indent=2) + "\n")
-    if cluster_out is None or trace.cluster is None:
-        return [str(out), str(report)]
-    write_text(cluster_out, trace.cluster.to_toml())
-    return [str(out), str(report), str(cluster_out)]
+    account = write_report(trace.report, report, out)
+    if cluster_out is not None and trace.cluster is not None:
+        write_text(cluster_out, trace.cluster.to_toml())
+    return account
 
 
 def _imported(
     files: list[Path], format: str | None, lenient: bool, options: dict[str, Any]
 ) -> "ImportedTrace":
-    from gpuyard.workload import import_trace
-
     with _reading(files):
-        return import_trace(files, format, strict=not lenient, **options)
+        return import_with(files, format=format, strict=not lenient, options=options)
 
 
 @contextmanager
@@ -117,14 +123,6 @@ def _reading(files: list[Path]) -> Iterator[None]:
     yield
 
 
-def report_beside(path: Path) -> Path:
-    """Where the import report of a workload file lies."""
-    name = path.name
-    for suffix in (".csv.gz", ".csv", ".parquet"):
-        name = name.removesuffix(suffix)
-    return path.with_name(f"{name}.import.json")
-
-
 @workload_app.command(sort_key=2)
 def audit(
     workload: WorkloadText,
@@ -141,18 +139,20 @@ def audit(
 
     Example: gpuyard workload audit jobs.parquet --cluster 64x8 --out card.html
     """
+    from gpuyard.quantities import json_text
     from gpuyard.workload.auditing.audit import audit as look_over
 
-    check_suffix_among(out, (".html", ".json"))
-    jobs, machines = open_trace(workload, cluster)
-    card = look_over(jobs, machines, _import_report(workload, report))
+    check_output("--out", out, (".html", ".json"))
+    jobs, machines, opened = open_trace(workload, cluster)
+    account = _audited_report(workload, opened, report)
+    card = look_over(jobs, machines, account)
+    document = {**card.model_dump(mode="json"), "import": account and account.model_dump(mode="json")}
     if out is not None:
         from gpuyard.workload_pages import card_page
 
-        text = card.model_dump_json(indent=2) + "\n" if out.suffix == ".json" else card_page(card)
-        write_text(out, text)
+        write_text(out, json_text(document) + "\n" if out.suffix == ".json" else card_page(card))
     if json:
-        print_json(card.model_dump(mode="json"))
+        print_json(document)
         return
     from gpuyard.workload_tables import card_table
 
@@ -162,20 +162,20 @@ def audit(
         console.print(f"Written: {out}")
 
 
-def _import_report(workload: str, path: Path | None) -> "ImportReport | None":
-    from pydantic import ValidationError
+def _audited_report(workload: str, opened: "ImportReport | None", path: Path | None) -> "ImportReport | None":
+    """The report that was named, else that of the import; one that is of another file is not believed."""
+    from gpuyard.workload.import_reports import is_about, read_report, report_beside
 
-    from gpuyard.workload.importing import ImportReport
-
-    path = path or (report_beside(Path(workload)) if report_beside(Path(workload)).is_file() else None)
-    if path is None:
-        return None
-    try:
-        return ImportReport.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
-    except ValidationError as error:
-        raise InputError(f"{path}: is no import report ({error.errors()[0]['msg']}); import again") from None
+    file = Path(workload)
+    if path is not None:
+        report = read_report(path)
+        if not (file.is_file() and is_about(report, file)):
+            print_note(f"{path} is not the report of the import that wrote {workload}; used as you named it")
+        return report
+    beside = report_beside(file)
+    if opened is None and not is_preset(workload) and beside.is_file():
+        print_note(f"{beside} is not the report of the import that wrote {workload}; not used")
+    return opened
 
 
 @workload_app.command(sort_key=3)
@@ -191,8 +191,8 @@ def describe(
     from gpuyard.workload import describe as summarise
     from gpuyard.workload.distributions import distributions
 
-    check_suffix_among(out, (".html",))
-    jobs, machines = open_trace(workload, cluster)
+    check_output("--out", out, (".html",))
+    jobs, machines, report = open_trace(workload, cluster)
     summary = summarise(jobs, machines)
     spread = distributions(jobs, machines.total_gpus if machines else None)
     if out is not None:
@@ -200,7 +200,8 @@ def describe(
 
         write_text(out, description_page(summary, spread))
     if json:
-        print_json({**summary, "distributions": spread})
+        account = None if report is None else report.model_dump(mode="json")
+        print_json({**summary, "distributions": spread, "import": account})
         return
     from gpuyard.tables import description_tables
     from gpuyard.workload_tables import distribution_tables
@@ -235,6 +236,7 @@ def shape(
     from gpuyard.workload.shaping.shape import shrink_to_load
 
     check_suffix(out)
+    check_output("--cluster-out", cluster_out, (".toml",))
     config, machines = options.config(), open_cluster(cluster)
     if cluster_out is not None and (config.load is None or machines is None):
         raise InputError("--cluster-out needs --load and --cluster: the cluster to shrink, and to which load")

@@ -19,6 +19,7 @@ UNLIMITED = 2**40
 """CPUs or MiB of a node that states none (docs/simulator.md, section 5)."""
 
 MAX_NODES = 1_000_000
+MAX_GPUS = 100_000_000
 
 GRAMMAR = "COUNTxGPUS[:TYPE[@SPEED]], several joined by commas, such as 64x8 or 16x2:p100@0.5,20x8:v100"
 _SHORTHAND_PART = re.compile(r"(\d{1,9})x(\d{1,9})(?::([^\s|,:@]+)(?:@(\S+))?)?")
@@ -153,6 +154,8 @@ class Cluster(_Frozen):
                 )
         if self.node_count > MAX_NODES:
             raise ValueError(f"{self.node_count:,} nodes are more than the {MAX_NODES:,} that are supported")
+        if self.total_gpus > MAX_GPUS:
+            raise ValueError(f"{self.total_gpus:,} GPUs are more than the {MAX_GPUS:,} that are supported")
         return self
 
     @property

@@ -19,6 +19,7 @@ from gpuyard.quantities import json_text
 from gpuyard.simulate import SimulationResult, simulate
 from gpuyard.terminal import show_progress
 from gpuyard.workload import Workload
+from gpuyard.workload.importing import ImportReport
 
 BREAKDOWNS = ("priority", "group", "gpus")
 
@@ -29,6 +30,7 @@ class PolicyRun:
 
     result: SimulationResult
     metrics: dict[str, Value]
+    price_per_kwh: float | None = None
 
     @property
     def policy(self) -> str:
@@ -37,7 +39,12 @@ class PolicyRun:
 
 
 def run_policies(
-    workload: Workload, cluster: Cluster, policies: Sequence[str], config: SimulationConfig
+    workload: Workload,
+    cluster: Cluster,
+    policies: Sequence[str],
+    config: SimulationConfig,
+    *,
+    price_per_kwh: float | None = None,
 ) -> list[PolicyRun]:
     """Simulate each policy on the same jobs, with progress. A policy named twice runs once.
 
@@ -49,17 +56,20 @@ def run_policies(
     with show_progress(len(workload), len(specs)) as progress:
         for name, spec in specs.items():
             result = simulate(workload, cluster, spec, config, progress=progress.start_run(name))
-            runs.append(PolicyRun(result, result.metrics()))
+            runs.append(PolicyRun(result, result.metrics(price_per_kwh), price_per_kwh))
     return runs
 
 
-def comparison_document(source: str, runs: Sequence[PolicyRun], metrics: Sequence[str]) -> dict[str, Any]:
+def comparison_document(
+    source: str, runs: Sequence[PolicyRun], metrics: Sequence[str], report: ImportReport | None = None
+) -> dict[str, Any]:
     """What ``simulate --json`` prints and ``results.json`` holds.
 
     Args:
         source: The workload as the user named it.
         runs: One for each policy.
         metrics: Names of the metrics to give; all if empty.
+        report: The account of the import that the jobs come from, if there is one.
     """
     first = runs[0].result
     return {
@@ -67,7 +77,9 @@ def comparison_document(source: str, runs: Sequence[PolicyRun], metrics: Sequenc
         "cluster": first.cluster.name,
         "gpuyard_version": gpuyard.__version__,
         "jobs": len(first.workload),
+        "import": None if report is None else report.model_dump(mode="json"),
         "settings": first.config.model_dump(mode="json"),
+        "price_per_kwh": runs[0].price_per_kwh,
         "results": [
             {
                 "policy": run.policy,
@@ -91,6 +103,7 @@ def policy_document(source: str, run: PolicyRun) -> dict[str, Any]:
         "gpuyard_version": gpuyard.__version__,
         "jobs": len(result.workload),
         "settings": result.config.model_dump(mode="json"),
+        "price_per_kwh": run.price_per_kwh,
         "dropped_jobs": len(result.dropped),
         "dropped_rows": result.workload.frame["row"].gather(result.dropped).to_list(),
         "schedule_hash": result.schedule.hash(),
@@ -111,7 +124,14 @@ def make_directory(path: Path) -> None:
         raise InputError(f"--out {path}: cannot be made a directory ({error.strerror})") from None
 
 
-def write_results(directory: Path, source: str, runs: Sequence[PolicyRun], *, csv: bool) -> None:
+def write_results(
+    directory: Path,
+    source: str,
+    runs: Sequence[PolicyRun],
+    *,
+    csv: bool,
+    report: ImportReport | None = None,
+) -> None:
     """Write all files of a comparison; each appears whole or not at all, ``results.json`` last."""
     for folder, run in zip(_folders(runs), runs, strict=True):
         home = directory / folder
@@ -123,7 +143,7 @@ def write_results(directory: Path, source: str, runs: Sequence[PolicyRun], *, cs
             with atomic_write(home / "schedule.csv") as path:
                 _without_lists(table).write_csv(path)
         _write_json(home / "metrics.json", policy_document(source, run))
-    _write_json(directory / "results.json", comparison_document(source, runs, ()))
+    _write_json(directory / "results.json", comparison_document(source, runs, (), report))
 
 
 def _write_json(path: Path, document: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpuyard.errors import InputError
@@ -16,21 +16,69 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     If the body raises, the temporary file is removed and ``path`` is untouched. A symbolic link is followed.
 
     Raises:
-        InputError: if the directory does not exist or ``path`` is a directory.
+        InputError: if the directory does not exist, ``path`` is a directory, or the system refuses to write.
     """
-    target = Path(path).resolve()
-    if target.is_dir():
-        raise InputError(f"{path}: is a directory; give the name of a file to write")
-    if not target.parent.is_dir():
-        raise InputError(f"{path}: there is no directory {target.parent}; create it first")
+    target = check_target(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
         yield temporary
         _sync(temporary)
         temporary.replace(target)
         _sync(target.parent)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({_reason(error, temporary, target)})") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def check_target(path: str | Path) -> Path:
+    """Refuse a file that could not be written, before long work is done for it.
+
+    Returns:
+        The file that would be written: absolute, symbolic links followed.
+
+    Raises:
+        InputError: if it is a directory, or its directory does not exist or may not be written to.
+    """
+    try:
+        target = Path(path).resolve()
+        if target.is_dir():
+            raise InputError(f"{path}: is a directory; give the name of a file to write")
+        if not target.parent.is_dir():
+            raise InputError(f"{path}: there is no directory {target.parent}; create it first")
+        _check_writable(path, target.parent)
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+        raise InputError(f"{path}: cannot be written ({_reason(error)})") from None
+    return target
+
+
+def check_directory(path: str | Path) -> None:
+    """Refuse a directory that could not be made or written to. Nothing is made.
+
+    Raises:
+        InputError: naming it and the reason.
+    """
+    try:
+        nearest = Path(path).resolve()
+        while not nearest.exists():
+            nearest = nearest.parent
+        if not nearest.is_dir():
+            raise InputError(f"{path}: cannot be made a directory ({nearest} is a file)")
+        _check_writable(path, nearest)
+    except (OSError, RuntimeError) as error:
+        raise InputError(f"{path}: cannot be made a directory ({_reason(error)})") from None
+
+
+def _check_writable(path: str | Path, directory: Path) -> None:
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise InputError(f"{path}: cannot be written (no permission to write to {directory})")
+
+
+def _reason(error: Exception, temporary: Path | None = None, target: Path | None = None) -> str:
+    """What the system says, without the name of a file that the user never gave."""
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error).strip().split("\n", 1)[0]
+    return text if temporary is None else text.replace(str(temporary), str(target))
 
 
 def _sync(path: Path) -> None:

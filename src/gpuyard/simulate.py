@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from gpuyard.errors import InputError
 from gpuyard.metrics import compute_breakdown, compute_metrics
 from gpuyard.policies.base import PolicySpec, parse_policy
 from gpuyard.schedule import Schedule
-from gpuyard.workload import Workload
+from gpuyard.workload import Workload, read_workload
 from gpuyard.workload.core_columns import core_cluster, demand_columns
 
 Ints = NDArray[np.int64]
@@ -71,7 +72,7 @@ class SimulationResult:
 
 
 def simulate(
-    workload: Workload,
+    workload: Workload | str | Path,
     cluster: Cluster | str,
     policy: PolicySpec | Decider | str = "fifo",
     config: SimulationConfig | None = None,
@@ -81,15 +82,18 @@ def simulate(
     """Run a workload to its end under a policy.
 
     Args:
-        workload: The jobs.
+        workload: The jobs, or the path of a file of them in any known format.
         cluster: A cluster, or what ``parse_cluster`` takes, such as ``64x8``.
         policy: A policy's name, such as ``sjf+easy``, or an object with ``decide(snapshot) -> Decision``.
         config: Settings; the defaults if None.
         progress: Called now and then with the number of jobs finished so far.
 
     Raises:
-        InputError: for a name that is unknown, or jobs that can never run on the cluster.
+        InputError: for a name that is unknown, a file that cannot be read, jobs that can never run on the
+            cluster, or something of another kind than expected.
     """
+    workload = read_workload(workload) if isinstance(workload, str | Path) else workload
+    _check_kinds(workload, policy)
     cluster = parse_cluster(cluster) if isinstance(cluster, str) else cluster
     policy = parse_policy(policy) if isinstance(policy, str) else policy
     config = config or SimulationConfig()
@@ -106,11 +110,30 @@ def simulate(
     return SimulationResult(workload, cluster, name, config, schedule, inputs.dropped, elapsed_s)
 
 
+def _check_kinds(workload: object, policy: object) -> None:
+    if not isinstance(workload, Workload):
+        raise InputError(
+            f"workload is a {type(workload).__name__}; expected a Workload, as read_workload and the "
+            "generators return it, or the path of a file of jobs"
+        )
+    if not isinstance(policy, PolicySpec | str) and not callable(getattr(policy, "decide", None)):
+        raise InputError(
+            f"policy is a {type(policy).__name__}; expected a policy's name, such as 'sjf+easy', or an object "
+            "with decide(snapshot) -> Decision"
+        )
+
+
 def _run_decider(inputs: "CoreInputs", policy: Decider, progress: Progress | None) -> dict[str, NDArray[Any]]:
     simulator = _core.Simulator(inputs.cluster, inputs.jobs, inputs.settings)
     while simulator.advance():
         if len(simulator.waiting):
-            simulator.apply(policy.decide(simulator.snapshot()))
+            decision = policy.decide(simulator.snapshot())
+            if not isinstance(decision, _core.Decision):
+                raise InputError(
+                    f"{type(policy).__name__}.decide() returned {_kind(decision)}; expected a Decision, "
+                    "an empty one to start nothing"
+                )
+            simulator.apply(decision)
         if progress:
             progress(simulator.finished)
     if len(simulator.waiting):
@@ -119,6 +142,10 @@ def _run_decider(inputs: "CoreInputs", policy: Decider, progress: Progress | Non
             "first, with nothing running and nothing to arrive; decide() must start every job in the end"
         )
     return simulator.schedule()
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 @dataclass(frozen=True)

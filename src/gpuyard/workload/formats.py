@@ -127,7 +127,7 @@ def import_trace(
 def _recognise(files: Sequence[Path], heads: Sequence[bytes], wanted: str | None) -> tuple[str, list[str]]:
     """The format of the files and the role of each of them."""
     formats = workload_formats()
-    candidates = formats if wanted is None else {wanted: lookup("workload-format", wanted)}
+    candidates = formats if wanted is None else {wanted: lookup("format", wanted, known=formats)}
     matches: dict[str, list[str]] = {}
     without_jobs: dict[str, list[str]] = {}
     for name, candidate in candidates.items():
@@ -181,7 +181,11 @@ def _options(name: str, chosen: WorkloadFormat, values: Mapping[str, Any]) -> Ba
         problem = error.errors()[0]
         key = ".".join(map(str, problem["loc"]))
         known = ", ".join(model.model_fields) or "none"
-        raise InputError(f"format {name}, option {key}: {problem['msg']}; its options: {known}") from None
+        if problem["type"] == "extra_forbidden":
+            raise InputError(f"format {name} has no option {key}; its options: {known}") from None
+        raise InputError(
+            f"format {name}, option {key} = {problem['input']}: {problem['msg']}; its options: {known}"
+        ) from None
 
 
 def _unrecognised(head: bytes) -> str:

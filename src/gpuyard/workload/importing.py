@@ -10,6 +10,9 @@ from gpuyard.errors import InputError
 FIRST_LINES = 5
 """How many places of a finding are named."""
 
+NAMED_REASONS = 3
+"""How many reasons a summary names."""
+
 
 class Finding(BaseModel):
     """Rows of the input with one thing in common."""
@@ -37,6 +40,25 @@ class ImportReport(BaseModel):
     repaired: tuple[Finding, ...] = ()
     assumed: tuple[str, ...] = ()
     """Units and conventions that the files do not state."""
+    workload_sha256: str | None = None
+    """SHA-256 of the workload file that the import wrote: the report is about that file and no other."""
+
+    def summary(self) -> str | None:
+        """In a few words what is not as the files have it; None if every row is a job as it stands."""
+        rejected = sum(finding.rows for finding in self.rejected)
+        repaired = sum(finding.rows for finding in self.repaired)
+        said = []
+        if rejected:
+            reasons = [f"{finding.reason} {finding.rows:,}" for finding in self.rejected[:NAMED_REASONS]]
+            more = ["..."] if len(self.rejected) > NAMED_REASONS else []
+            said.append(
+                f"{rejected:,} of {self.rows_read:,} rows became no job ({', '.join(reasons + more)})"
+            )
+        if repaired:
+            said.append(f"{repaired:,} of {self.rows_read:,} rows were repaired")
+        if self.assumed:
+            said.append(f"{len(self.assumed)} convention{'s' if len(self.assumed) > 1 else ''} assumed")
+        return "; ".join(said) or None
 
 
 @dataclass

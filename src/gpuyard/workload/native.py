@@ -8,7 +8,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from gpuyard.errors import InputError
-from gpuyard.files import atomic_write
+from gpuyard.files import atomic_write, check_target
 from gpuyard.registry import register
 from gpuyard.workload.chunks import open_bytes
 from gpuyard.workload.formats import JOBS, NoOptions, Trace, TraceFiles
@@ -71,10 +71,11 @@ def check_suffix(path: Path) -> None:
     """Refuse the name of a file that ``write_workload`` could not write, before long work is done for it.
 
     Raises:
-        InputError: naming the suffixes there are.
+        InputError: naming the suffixes there are, or what is in the way.
     """
     if not path.name.endswith(_SUFFIXES):
         raise InputError(f"{path}: unknown kind of file; give a name that ends in {' or '.join(_SUFFIXES)}")
+    check_target(path)
 
 
 def _csv_frame(frame: pl.DataFrame) -> pl.DataFrame:
