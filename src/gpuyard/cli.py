@@ -159,7 +159,6 @@ def simulate(
     Example: gpuyard simulate jobs.csv --cluster 64x8 --policy fifo --policy sjf+easy
     """
     from gpuyard.comparison import comparison_document, run_policies, write_results
-    from gpuyard.files import check_directory
     from gpuyard.tables import COMPARED, OF_ONE_POLICY
 
     config = options.config()
@@ -169,7 +168,7 @@ def simulate(
     if energy_price is not None and not 0 <= energy_price < math.inf:
         raise InputError(f"--energy-price {energy_price}: expected a price per kWh, 0 or more")
     if out is not None:
-        check_directory(out)
+        _check_out(out)
     _check_cluster(cluster, workload)
     jobs, machines, report = open_trace(workload, cluster)
     runs = run_policies(jobs, machines, policy or ["fifo"], config, price_per_kwh=energy_price)  # type: ignore[arg-type]
@@ -260,6 +259,15 @@ def _check_cluster(text: str | None, workload: str) -> None:
         from gpuyard.cluster import GRAMMAR
 
         raise InputError(f"--cluster is missing: which cluster shall run {workload}? Expected {GRAMMAR}")
+
+
+def _check_out(directory: Path) -> None:
+    from gpuyard.files import check_directory
+
+    try:
+        check_directory(directory)
+    except InputError as error:
+        raise InputError(f"--out {error}") from None
 
 
 def _check_metrics(names: Sequence[str]) -> tuple[str, ...]:

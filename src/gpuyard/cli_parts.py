@@ -103,7 +103,7 @@ def _in_options(message: str) -> str:
 
     models = (getattr(reader, "Options", None) for reader in workload_formats().values())
     names = "|".join(sorted({name for model in models if model for name in model.model_fields}))
-    stated = re.compile(rf"(\bwith|\bor|, (?=option)|^)( the)?( option)? ({names}) ?= ?'?([\w.-]*[\w])'?")
+    stated = re.compile(rf"(\bwith|\bor|,)( the)?( option)? ({names}) ?= ?'?([\w.-]*\w)'?")
     message = stated.sub(r"\1 --option \4=\5", message)
     message = re.sub(rf"\bthe option ({names})\b", r"--option \1=...", message)
     return message.replace("or import leniently to assume", "or give --lenient to assume")

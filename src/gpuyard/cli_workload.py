@@ -139,20 +139,20 @@ def audit(
 
     Example: gpuyard workload audit jobs.parquet --cluster 64x8 --out card.html
     """
-    from gpuyard.quantities import json_text
     from gpuyard.workload.auditing.audit import audit as look_over
 
     check_output("--out", out, (".html", ".json"))
     jobs, machines, opened = open_trace(workload, cluster)
     account = _audited_report(workload, opened, report)
     card = look_over(jobs, machines, account)
-    document = {**card.model_dump(mode="json"), "import": account and account.model_dump(mode="json")}
     if out is not None:
         from gpuyard.workload_pages import card_page
 
-        write_text(out, json_text(document) + "\n" if out.suffix == ".json" else card_page(card))
+        text = card.model_dump_json(indent=2) + "\n" if out.suffix == ".json" else card_page(card)
+        write_text(out, text)
     if json:
-        print_json(document)
+        shown = None if account is None else account.model_dump(mode="json")
+        print_json({**card.model_dump(mode="json"), "import": shown})
         return
     from gpuyard.workload_tables import card_table
 

@@ -1,12 +1,16 @@
 """Writing a file so that it is either complete or as it was before."""
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpuyard.errors import InputError
+
+_OS_ERROR = re.compile(r"\(os error (\d{1,4})\)")
+"""How polars, which is written in Rust, states an error of the system in exceptions of its own."""
 
 
 @contextmanager
@@ -25,8 +29,11 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         _sync(temporary)
         temporary.replace(target)
         _sync(target.parent)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({_reason(error, temporary, target)})") from None
+    except Exception as error:
+        if not isinstance(error, OSError) and not _OS_ERROR.search(str(error)):
+            raise
+        reason = _reason(error).replace(str(temporary), str(target))
+        raise InputError(f"{path}: cannot be written ({reason})") from None
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -75,10 +82,12 @@ def _check_writable(path: str | Path, directory: Path) -> None:
         raise InputError(f"{path}: cannot be written (no permission to write to {directory})")
 
 
-def _reason(error: Exception, temporary: Path | None = None, target: Path | None = None) -> str:
-    """What the system says, without the name of a file that the user never gave."""
-    text = (error.strerror if isinstance(error, OSError) else None) or str(error).strip().split("\n", 1)[0]
-    return text if temporary is None else text.replace(str(temporary), str(target))
+def _reason(error: Exception) -> str:
+    """What the system says."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    number = _OS_ERROR.search(str(error))
+    return os.strerror(int(number[1])) if number else str(error).strip().split("\n", 1)[0]
 
 
 def _sync(path: Path) -> None:

@@ -118,8 +118,8 @@ def _check_kinds(workload: object, policy: object) -> None:
         )
     if not isinstance(policy, PolicySpec | str) and not callable(getattr(policy, "decide", None)):
         raise InputError(
-            f"policy is a {type(policy).__name__}; expected a policy's name, such as 'sjf+easy', or an object "
-            "with decide(snapshot) -> Decision"
+            f"policy is a {type(policy).__name__}; expected a policy's name, such as 'sjf+easy', or an "
+            "object with decide(snapshot) -> Decision"
         )
 
 

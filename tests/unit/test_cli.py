@@ -100,6 +100,17 @@ BAD_ARGUMENTS = {
     "an unknown choice": (["simulate", "demo", "--estimates", "exac"], ['Did you mean "exact"']),
     "an unknown option": (["simulate", "demo", "--polcy", "fifo"], ["Did you mean --policy"]),
     "an unknown command": (["simulat", "demo"], ['Did you mean "simulate"']),
+    "a price below 0": (["simulate", "demo", "--energy-price", "-1"], ["--energy-price -1"]),
+    "more GPUs than there is memory for": (
+        ["simulate", "demo", "--cluster", "1000000x1000000"],
+        ["1,000,000,000,000 GPUs", "100,000,000"],
+    ),
+    "a picture of another kind": (["demo", "--svg", "x.png"], ["--svg x.png", ".svg"]),
+    "a picture in no directory": (["demo", "--svg", "none/x.svg"], ["none/x.svg", "no directory"]),
+    "results of no file": (
+        ["simulate", "none.csv", "--cluster", "2x8", "--out", "results"],
+        ["none.csv", "no such file"],
+    ),
     "csv without out": (["simulate", "demo", "--csv"], ["--out"]),
     "no jobs to make": (["workload", "synth", "--out", "x.csv", "--jobs", "0"], ["--jobs 0"]),
     "a bad mix": (["workload", "synth", "--out", "x.csv", "--gang-mix", "1-2"], ["--gang-mix '1-2'"]),
@@ -156,12 +167,12 @@ def test_an_unexpected_failure_is_exit_code_1_and_tells_how_to_see_more(
         run("doctor")
 
 
-def test_an_interrupt_is_quiet_and_exit_code_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_says_so_and_is_exit_code_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(comparison, "simulate", interrupt)
-    assert run("simulate", "demo") == (cli.INTERRUPTED, "", "")
+    assert run("simulate", "demo") == (cli.INTERRUPTED, "", "interrupted\n")
 
 
 @pytest.mark.parametrize("arguments", [["policies"], ["demo", "--json"], ["--help"]])
@@ -337,6 +348,21 @@ def test_a_file_in_the_way_of_the_directory_is_refused_before_simulating(run: Ru
     (tmp_path / "taken").write_text("mine")
     assert_refused(*run("simulate", "demo", "--out", tmp_path / "taken"), ["--out", "taken"])
     assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_a_price_of_energy_gives_its_cost(run: Run, tmp_path: Path) -> None:
+    arguments = ["simulate", "demo", "--cluster", "64x8:v100", "--energy-price", "0.25"]
+    _, out, _ = run(*arguments, "--out", tmp_path, "--json")
+    printed = document(out)
+    metrics = printed["results"][0]["metrics"]
+    assert metrics["energy_cost"] == pytest.approx(0.25 * metrics["energy_kwh"])
+    assert metrics["energy_kwh"] > 0
+    assert (printed["price_per_kwh"], printed["import"]) == (0.25, None)
+    assert document((tmp_path / "results.json").read_text())["price_per_kwh"] == 0.25
+    _, out, _ = run(*arguments)
+    assert "energy x price per kWh" in out
+    _, out, _ = run(*arguments, "--policy", "fifo", "--policy", "sjf")
+    assert "currency" in out or "energy" in out
 
 
 # The other verbs

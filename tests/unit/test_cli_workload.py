@@ -181,6 +181,80 @@ def test_audits_that_cannot_be_are_refused(run: Run, jobs: Path, tmp_path: Path)
     refused(run("audit", jobs, "--cluster", "4y2"), "4y2")
 
 
+def test_a_raw_log_says_what_became_of_its_rows_wherever_it_is_read(
+    run: Run, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    note = (
+        f"note: {log}: 1 of 6 rows became no job (never ran: run time is not positive 1); 1 convention assumed; "
+        f"gpuyard workload import {log} --out FILE shows all\n"
+    )
+    for command in (["describe", log, "--json"], ["audit", log, "--json"]):
+        code, out, err = run(*command)
+        assert (code, err) == (0, note)
+        account = json.loads(out)["import"]
+        assert (account["format"], account["rows_read"], account["rejected"][0]["rows"]) == ("swf", 6, 1)
+    assert {"rejected-rows", "assumptions"} <= {finding["id"] for finding in json.loads(out)["findings"]}
+    for command in (["shape", log, "--gpus", "2-"], ["convert", log]):
+        code, _, err = run(*command, "--out", tmp_path / "b.parquet")
+        assert (code, err) == (0, note)
+    assert cli.main(["simulate", str(log), "--cluster", "4x2", "--json", "--out", str(tmp_path / "r")]) == 0
+    out, err = capfd.readouterr()
+    assert err == note
+    assert json.loads(out)["import"]["rejected"][0]["rows"] == 1
+    assert json.loads((tmp_path / "r" / "results.json").read_text())["import"]["rows_read"] == 6
+
+
+def test_what_was_imported_brings_its_report_without_a_note(run: Run, jobs: Path) -> None:
+    account = document(run("describe", jobs, "--json"))["import"]
+    assert (account["format"], account["rows_read"]) == ("swf", 6)
+
+
+def test_a_report_of_another_file_is_not_believed(run: Run, jobs: Path, tmp_path: Path) -> None:
+    csv = tmp_path / "jobs.csv"
+    ok(run("convert", jobs, "--out", csv))
+    ok(run("convert", "demo", "--out", jobs))
+    for path in (csv, jobs):
+        code, out, err = run("audit", path, "--json")
+        beside = tmp_path / "jobs.import.json"
+        assert (code, err) == (
+            0,
+            f"note: {beside} is not the report of the import that wrote {path}; not used\n",
+        )
+        card = json.loads(out)
+        assert card["import"] is None
+        assert "rejected-rows" in {check["id"] for check in card["skipped"]}
+        assert document(run("describe", path, "--json"))["import"] is None
+    code, out, err = run("audit", csv, "--report", beside, "--json")
+    assert json.loads(out)["import"]["rows_read"] == 6
+    assert "used as you named it" in err
+
+
+def test_targets_are_looked_at_before_anything_is_read(run: Run, log: Path, tmp_path: Path) -> None:
+    out, lost = tmp_path / "a.parquet", tmp_path / "none"
+    missing = tmp_path / "none.swf"
+    refused(run("import", missing, "--out", lost / "a.csv"), str(lost / "a.csv"), "no directory")
+    refused(run("import", missing, "--out", out, "--report", lost / "r.json"), "r.json", "no directory")
+    refused(run("import", missing, "--out", out, "--report", tmp_path / "r.txt"), "--report", ".json")
+    refused(run("import", missing, "--out", out, "--cluster-out", lost / "c.toml"), "c.toml", "no directory")
+    refused(run("import", missing, "--out", out, "--cluster-out", tmp_path / "c"), "--cluster-out", ".toml")
+    refused(run("audit", missing, "--out", lost / "c.html"), "c.html", "no directory")
+    assert list(tmp_path.iterdir()) == [log]
+
+
+def test_options_of_formats_are_told_as_they_are_written(run: Run, tmp_path: Path) -> None:
+    out, pods = tmp_path / "a.parquet", tmp_path / "pods.csv"
+    pods.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1000,1,1,1000\n")
+    refused(run("import", pods, "--out", out), "import it with --option times=order, one pod")
+    refused(run("describe", pods), "--option times=order", "gpuyard workload import takes such options")
+    plain = tmp_path / "plain.csv"
+    refused(run("import", pods, "--out", out, "--option", "times=x"), "--option times=x")
+    refused(run("import", pods, "--out", out, "--format", "opnb"), "unknown format 'opnb'")
+    plain.write_text("submit_s,duration_s,gpus\n0,1,1\n")
+    refused(run("import", plain, "--out", out, "--option", "a=1"), "native has no option a")
+    ok(run("shape", "demo", "--compress", "2", "--out", tmp_path / "b.parquet"))
+    refused(run("merge", tmp_path / "b.parquet", "demo", "--out", out), "--clock zero")
+
+
 # describe
 
 

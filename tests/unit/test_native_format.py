@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import os
+import resource
 
 import polars as pl
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
-from gpuyard.files import atomic_write
+from gpuyard.files import atomic_write, check_directory, check_target
 from gpuyard.workload import Step, make_workload, read_workload, workload_formats, write_workload
 
 HEADER = "submit_s,duration_s,gpus"
@@ -254,6 +255,31 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         fail_halfway()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["jobs.csv", "jobs.csv.gz", "jobs.parquet"])
+def test_a_write_that_the_system_refuses_names_the_file_and_the_reason(tmp_path, name):
+    frame = frame_of([{"submit_s": float(k), "duration_s": 1.0 + k % 977, "gpus": 1} for k in range(50_000)])
+    jobs, path = make_workload(frame), tmp_path / name
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(InputError, match="cannot be written") as caught:
+            write_workload(jobs, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(caught.value).startswith(f"{path}: cannot be written (")
+    assert "large" in str(caught.value)
+    assert ".tmp" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directories_that_may_not_be_written_to_are_refused_before_anything_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)
+    for check in (check_target, check_directory):
+        with pytest.raises(InputError, match=rf"out\.csv: cannot be written \(no permission.*{tmp_path}"):
+            check(tmp_path / "out.csv")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_finished_write_replaces_the_file_at_once(tmp_path):

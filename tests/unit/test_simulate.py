@@ -4,7 +4,8 @@ import hashlib
 import math
 import struct
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -273,6 +274,29 @@ def test_jobs_that_a_decider_leaves_waiting_for_ever_are_an_error() -> None:
 
 
 # --- what a policy may know
+
+
+@pytest.mark.parametrize(("returned", "word"), [(None, "None"), ([1], "a list")])
+def test_a_decider_that_returns_no_decision_is_named(returned: Any, word: str) -> None:
+    class Wrong:
+        def decide(self, snapshot: _core.Snapshot) -> _core.Decision:
+            return cast(_core.Decision, returned)
+
+    with pytest.raises(InputError, match=rf"Wrong\.decide\(\) returned {word}; expected a Decision"):
+        simulate(jobs((0, 10, 1)), "1x8", Wrong())
+
+
+def test_a_path_is_read_and_anything_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ok.csv"
+    path.write_text("submit_s,duration_s,gpus\n0,10,8\n1,5,8\n")
+    for workload in (path, str(path)):
+        assert simulate(workload, "1x8", "fifo").table()["start_s"].to_list() == [0.0, 10.0]
+    with pytest.raises(InputError, match="no such file"):
+        simulate(tmp_path / "none.csv", "1x8")
+    with pytest.raises(InputError, match=r"workload is a dict; expected a Workload.*path of a file"):
+        simulate(cast(Workload, {}), "1x8")
+    with pytest.raises(InputError, match="policy is a int; expected a policy's name"):
+        simulate(path, "1x8", cast(str, 5))
 
 
 def test_a_snapshot_shows_no_true_duration() -> None:
