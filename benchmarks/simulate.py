@@ -2,8 +2,8 @@
 
 Every measurement runs in a process of its own, on one thread, three times in turns with its peer; the best of
 the three counts on either side, since other work on the machine only ever adds time. The workload has 1, 2, 4
-and 8 GPUs a job at 70, 10, 15 and 5 % and lognormal durations. What is timed is `gpuyard.simulate` as a whole:
-conversion of the table, the simulation and the full schedule.
+and 8 GPUs a job at 70, 10, 15 and 5 % and lognormal durations. What is timed is `gpuyard.simulate` as a
+whole: conversion of the table, the simulation and the full schedule.
 """
 
 import json

@@ -185,8 +185,8 @@ def test_a_raw_log_says_what_became_of_its_rows_wherever_it_is_read(
     run: Run, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     note = (
-        f"note: {log}: 1 of 6 rows became no job (never ran: run time is not positive 1); 1 convention assumed; "
-        f"gpuyard workload import {log} --out FILE shows all\n"
+        f"note: {log}: 1 of 6 rows became no job (never ran: run time is not positive 1); "
+        f"1 convention assumed; gpuyard workload import {log} --out FILE shows all\n"
     )
     for command in (["describe", log, "--json"], ["audit", log, "--json"]):
         code, out, err = run(*command)
