@@ -77,15 +77,23 @@ def run(names: Sequence[str], progress: Progress) -> list[BenchResult]:
     return results
 
 
-def measure_apart(script: str, *arguments: str) -> dict[str, float]:
-    """Run a benchmark's file in a process of its own, on one thread; it prints its figures as JSON.
+def measure_apart(script: str, *arguments: str, one_thread: bool = True) -> dict[str, float]:
+    """Run a benchmark's file in a process of its own; it prints its figures as JSON.
+
+    Args:
+        script: The benchmark's file.
+        arguments: What it shall measure.
+        one_thread: Keep libraries from using more than one thread.
 
     Raises:
         InputError: if it fails, with the last line of what it said.
     """
-    threads = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    limits = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if one_thread else ()
     run = subprocess.run(
-        [sys.executable, script, *arguments], env=os.environ | threads, capture_output=True, text=True
+        [sys.executable, script, *arguments],
+        env=os.environ | dict.fromkeys(limits, "1"),
+        capture_output=True,
+        text=True,
     )
     if run.returncode:
         last = (run.stderr.strip().splitlines() or ["no message"])[-1]
