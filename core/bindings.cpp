@@ -5,18 +5,22 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <bit>
 #include <memory>
 #include <optional>
 
+#include "bindings_formulas.hpp"
 #include "job_table.hpp"
 #include "native_run.hpp"
 #include "rng.hpp"
 #include "schedule.hpp"
 #include "simulator.hpp"
 #include "snapshot.hpp"
+#include "stepped_simulator.hpp"
 #include "timeline.hpp"
 
 namespace nb = nanobind;
@@ -123,25 +127,75 @@ nb::dict to_dict(ScheduleArrays arrays) {
     return dict;
 }
 
+// The schedule of a full simulator: its arrays, with `runs` and `downtime` where there are any.
+nb::dict to_dict(const FullSimulator& simulator) {
+    const ScheduleArrays arrays = schedule_of(simulator);
+    const Time end = arrays.end_us.empty() ? 0 : *std::max_element(arrays.end_us.begin(), arrays.end_us.end());
+    nb::dict dict = to_dict(arrays);
+    if (auto runs = runs_of(simulator)) {
+        nb::dict columns;
+        columns["entry"] = to_numpy(std::move(runs->entry));
+        columns["taken_us"] = to_numpy(std::move(runs->taken_us));
+        columns["begin_us"] = to_numpy(std::move(runs->begin_us));
+        columns["stop_us"] = to_numpy(std::move(runs->stop_us));
+        columns["released_us"] = to_numpy(std::move(runs->released_us));
+        columns["restore_us"] = to_numpy(std::move(runs->restore_us));
+        columns["lost_us"] = to_numpy(std::move(runs->lost_us));
+        columns["ending"] = to_numpy(std::move(runs->ending));
+        columns["gpu_index"] = to_numpy(std::move(runs->gpu_index));
+        columns["node_offset"] = to_numpy(std::move(runs->node_offset));
+        columns["node"] = to_numpy(std::move(runs->node));
+        columns["node_gpus"] = to_numpy(std::move(runs->node_gpus));
+        dict["runs"] = columns;
+    }
+    if (const std::vector<Downtime> down = simulator.downtime(end); !down.empty()) {
+        nb::dict columns;
+        columns["node"] = column(down, [](const Downtime& d) { return d.node; });
+        columns["from_us"] = column(down, [](const Downtime& d) { return d.from_us; });
+        columns["to_us"] = column(down, [](const Downtime& d) { return d.to_us; });
+        dict["downtime"] = columns;
+    }
+    return dict;
+}
+
+using Past = std::vector<std::tuple<std::int32_t, std::int32_t, std::int32_t, std::int64_t, Time>>;
+
+std::vector<PastJob> past_jobs(const Past& past) {
+    std::vector<PastJob> jobs;
+    for (const auto& [user, group, gpus, milli, run_us] : past) jobs.push_back({user, group, gpus, milli, run_us});
+    return jobs;
+}
+
 nb::dict simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const BoundPolicy& policy,
-                  const Settings& settings, nb::object progress) {
+                  std::shared_ptr<const Settings> settings, nb::object progress, const Past& past) {
+    const Progress report = [&](std::int64_t finished) {
+        nb::gil_scoped_acquire acquire;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        if (!progress.is_none()) progress(finished);
+    };
+    if (needs_full_simulator(policy.policy, *settings)) {
+        FullSimulator simulator(std::move(cluster), std::move(jobs), settings, needs_of(policy.policy, *settings), past_jobs(past));
+        {
+            nb::gil_scoped_release release;
+            run_policy(simulator, policy.policy, report);
+        }
+        return to_dict(simulator);
+    }
     ScheduleArrays arrays;
     {
         nb::gil_scoped_release release;
-        Simulator simulator(std::move(cluster), std::move(jobs), settings, tracking_for(policy.policy));
-        run_policy(simulator, policy.policy, [&](std::int64_t finished) {
-            nb::gil_scoped_acquire acquire;
-            if (PyErr_CheckSignals() != 0) throw nb::python_error();
-            if (!progress.is_none()) progress(finished);
-        });
+        Simulator simulator(std::move(cluster), std::move(jobs), *settings, tracking_for(policy.policy));
+        run_policy(simulator, policy.policy, report);
         arrays = schedule_of(std::move(simulator));
     }
     return to_dict(std::move(arrays));
 }
 
-Out<std::int64_t> never_placeable(std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, const std::string& placement) {
+Out<std::int64_t> never_placeable(std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, const std::string& placement,
+                                  std::int64_t power_cap_mw) {
     const ClusterState empty(cluster);
     Placer placer(placement_from_name(placement), 0);
+    placer.set_power_cap(power_cap_mw);
     std::vector<std::uint8_t> impossible;
     for (const Demand& demand : jobs.demands) impossible.push_back(placer.placeable(empty, demand) ? 0 : 1);
     std::vector<std::int64_t> ids;
@@ -195,10 +249,14 @@ void bind_inputs(nb::module_& m) {
     nb::class_<ClusterSpec>(m, "ClusterSpec")
         .def("__init__", [](ClusterSpec* self, const In<std::int32_t>& type, const In<std::int32_t>& gpus, const In<std::int64_t>& cpus,
                             const In<std::int64_t>& memory_mib, const In<std::int32_t>& owner, const In<double>& type_speed,
-                            bool track_gpus) {
-            new (self) ClusterSpec({view(type), view(gpus), view(cpus), view(memory_mib), view(owner)}, view(type_speed), track_gpus);
-        }, "type"_a, "gpus"_a, "cpus"_a, "memory_mib"_a, "owner"_a, "type_speed"_a, "track_gpus"_a)
+                            bool track_gpus, const std::optional<In<double>>& node_idle_w, const std::optional<In<double>>& type_idle_w,
+                            const std::optional<In<double>>& type_peak_w) {
+            new (self) ClusterSpec({view(type), view(gpus), view(cpus), view(memory_mib), view(owner)}, view(type_speed), track_gpus,
+                                   {view(node_idle_w), view(type_idle_w), view(type_peak_w)});
+        }, "type"_a, "gpus"_a, "cpus"_a, "memory_mib"_a, "owner"_a, "type_speed"_a, "track_gpus"_a, "node_idle_w"_a = nb::none(),
+           "type_idle_w"_a = nb::none(), "type_peak_w"_a = nb::none())
         .def_prop_ro("pool", [](const ClusterSpec& s) { return to_numpy(s.pool); }, nb::rv_policy::automatic)
+        .def_prop_ro("idle_w", [](const ClusterSpec& s) { return static_cast<double>(s.idle_mw) / 1000.0; })
         .def_prop_ro("queues", [](const ClusterSpec& s) { return s.queues; });
 
     nb::class_<JobTable>(m, "JobTable")
@@ -207,21 +265,48 @@ void bind_inputs(nb::module_& m) {
                             const std::optional<In<std::int64_t>>& cpus, const std::optional<In<std::int64_t>>& memory_mib,
                             const std::optional<In<std::int32_t>>& queue, const std::optional<In<std::int32_t>>& type_set,
                             const std::optional<In<double>>& priority, const std::optional<In<Time>>& deadline_us,
-                            const std::optional<In<std::int32_t>>& user, const std::optional<In<std::int64_t>>& row,
-                            std::vector<std::vector<std::int32_t>> type_sets, std::int32_t users, double origin_s) {
+                            const std::optional<In<std::int32_t>>& user, const std::optional<In<std::int32_t>>& group,
+                            const std::optional<In<std::int64_t>>& row, std::vector<std::vector<std::int32_t>> type_sets,
+                            std::int32_t users, std::int32_t groups, double origin_s) {
             new (self) JobTable(make_jobs(cluster, {view(submit_us), view(duration_us), view(estimate_us), view(gpus), view(gpu_milli),
                                                     view(cpus), view(memory_mib), view(queue), view(type_set), view(priority),
-                                                    view(deadline_us), view(user), view(row), std::move(type_sets), users, origin_s}));
+                                                    view(deadline_us), view(user), view(group), view(row), std::move(type_sets), users,
+                                                    groups, origin_s}));
         }, "cluster"_a, "submit_us"_a, "duration_us"_a, "estimate_us"_a, "gpus"_a, "gpu_milli"_a = nb::none(), "cpus"_a = nb::none(),
            "memory_mib"_a = nb::none(), "queue"_a = nb::none(), "type_set"_a = nb::none(), "priority"_a = nb::none(),
-           "deadline_us"_a = nb::none(), "user"_a = nb::none(), "row"_a = nb::none(),
-           "type_sets"_a = std::vector<std::vector<std::int32_t>>(), "users"_a = 1, "origin_s"_a = 0.0)
+           "deadline_us"_a = nb::none(), "user"_a = nb::none(), "group"_a = nb::none(), "row"_a = nb::none(),
+           "type_sets"_a = std::vector<std::vector<std::int32_t>>(), "users"_a = 1, "groups"_a = 1, "origin_s"_a = 0.0)
         .def("__len__", &JobTable::size);
 
     nb::class_<Settings>(m, "Settings")
-        .def("__init__", [](Settings* self, std::uint64_t seed, bool kill_at_estimate, double locality_penalty, double usage_half_life_s) {
-            new (self) Settings{seed, kill_at_estimate, locality_penalty, usage_half_life_s};
-        }, "seed"_a, "kill_at_estimate"_a, "locality_penalty"_a, "usage_half_life_s"_a);
+        .def(nb::init<>())
+        .def_rw("seed", &Settings::seed)
+        .def_rw("kill_at_estimate", &Settings::kill_at_estimate)
+        .def_rw("locality_penalty", &Settings::locality_penalty)
+        .def_rw("usage_half_life_s", &Settings::usage_half_life_s)
+        .def_rw("predict", &Settings::predict)
+        .def_rw("user_weight", &Settings::user_weight)
+        .def_rw("group_weight", &Settings::group_weight)
+        .def("set_multifactor", [](Settings& s, double age, double size, double fair_share, double priority, double max_age_s) {
+            s.multifactor = {age, size, fair_share, priority, max_age_s};
+        }, "age"_a, "size"_a, "fair_share"_a, "priority"_a, "max_age_s"_a)
+        .def_rw("quota_milli", &Settings::quota_milli)
+        .def_rw("quota_of_group", &Settings::quota_of_group)
+        .def_rw("quota_borrowing", &Settings::quota_borrowing)
+        .def_rw("ticks", &Settings::ticks)
+        .def_rw("reschedule_us", &Settings::reschedule_us)
+        .def_rw("min_run_us", &Settings::min_run_us)
+        .def_rw("checkpoint_us", &Settings::checkpoint_us)
+        .def_rw("restore_us", &Settings::restore_us)
+        .def_rw("defragment", &Settings::defragment)
+        .def_rw("tiresias_levels_gpu_s", &Settings::tiresias_levels_gpu_s)
+        .def_rw("starvation_us", &Settings::starvation_us)
+        .def_rw("mtbf_us", &Settings::mtbf_us)
+        .def_rw("mttr_us", &Settings::mttr_us)
+        .def_rw("checkpoint_every_us", &Settings::checkpoint_every_us)
+        .def_rw("sleep_after_us", &Settings::sleep_after_us)
+        .def_rw("wake_us", &Settings::wake_us)
+        .def_rw("power_cap_mw", &Settings::power_cap_mw);
 
     nb::class_<BoundPolicy>(m, "Policy")
         .def(nb::new_(&make_policy), "order"_a, "backfill"_a, "placement"_a, "express_t0_s"_a = 1.0, "express_k"_a = 0.0,
@@ -239,6 +324,7 @@ void bind_snapshot(nb::module_& m) {
             d["submit_s"] = column(s.queue, [](const QueuedJob& j) { return seconds(j.submit_us); });
             d["wait_s"] = column(s.queue, [&](const QueuedJob& j) { return seconds(s.now_us - j.submit_us); });
             d["estimate_s"] = column(s.queue, [](const QueuedJob& j) { return seconds_or_nan(j.estimate_us); });
+            d["queue"] = column(s.queue, [&](const QueuedJob& j) { return demand(j).queue; });
             d["gpus"] = column(s.queue, [&](const QueuedJob& j) { return demand(j).gpus; });
             d["gpu_milli"] = column(s.queue, [&](const QueuedJob& j) { return demand(j).gpu_milli; });
             d["cpus"] = column(s.queue, [&](const QueuedJob& j) { return demand(j).cpus; });
@@ -246,34 +332,53 @@ void bind_snapshot(nb::module_& m) {
             d["priority"] = column(s.queue, [](const QueuedJob& j) { return j.priority; });
             d["deadline_s"] = column(s.queue, [](const QueuedJob& j) { return seconds_or_nan(j.deadline_us); });
             d["user"] = column(s.queue, [](const QueuedJob& j) { return j.user; });
-            d["user_usage"] = column(s.queue, [&](const QueuedJob& j) { return s.user_usage[static_cast<std::size_t>(j.user)]; });
+            d["user_usage"] = column(s.queue, [&](const QueuedJob& j) {
+                return s.user_usage[static_cast<std::size_t>(j.user)].at(s.now_us, s.settings->usage_half_life_s);
+            });
+            d["attained_s"] = column(s.queue, [](const QueuedJob& j) { return seconds(j.attained_us); });
             return d;
         })
         .def_prop_ro("running", [](const Snapshot& s) {
             nb::dict d;
-            d["job"] = column(s.running, [](const RunningJob& j) { return j.job; });
-            d["expected_end_s"] = column(s.running, [](const RunningJob& j) { return seconds_or_nan(j.expected_end_us); });
+            d["job"] = column(s.active, [](const ActiveJob& j) { return j.job; });
+            d["expected_end_s"] = column(s.active, [](const ActiveJob& j) { return seconds_or_nan(j.expected_end_us); });
+            d["attained_s"] = column(s.active, [&](const ActiveJob& j) { return seconds(j.attained_us + j.progress_us(s.now_us)); });
+            d["may_stop"] = column(s.active, [&](const ActiveJob& j) {
+                return static_cast<std::uint8_t>(j.may_stop(s.now_us, s.settings->min_run_us) ? 1 : 0);
+            });
             return d;
         })
+        .def("allowed_pools", [](const Snapshot& s, JobId job) {
+            std::vector<std::int32_t> pools;
+            const auto found = std::lower_bound(s.queue.begin(), s.queue.end(), job, [](const QueuedJob& j, JobId id) { return j.job < id; });
+            if (found == s.queue.end() || found->job != job) throw std::invalid_argument("job " + std::to_string(job) + " is not queued");
+            for (const PoolOption& option : s.demand(found->demand).pools) pools.push_back(option.pool);
+            return pools;
+        }, "job"_a)
         .def("nodes_of", [](const Snapshot& s, JobId job) {
-            for (const RunningJob& j : s.running)
-                if (j.job == job) return node_pairs(std::span(s.parts).subspan(j.first_part, j.part_count));
+            for (const ActiveJob& j : s.active)
+                if (j.job == job) return node_pairs(s.parts_of(j));
             throw std::invalid_argument("job " + std::to_string(job) + " is not running");
         }, "job"_a)
         .def_prop_ro("nodes", [](const Snapshot& s) {
-            std::vector<std::int32_t> gpus, empty;
+            std::vector<std::int32_t> gpus, empty, pool;
+            std::vector<std::uint8_t> available;
             std::vector<std::int64_t> free_milli, free_cpus, free_memory;
             for (std::size_t i = 0; i < s.state.spec().node_count(); ++i) {
                 const auto node = static_cast<std::int32_t>(i);
                 gpus.push_back(s.state.spec().size[i]);
                 empty.push_back(s.state.empty(node));
-                free_milli.push_back(s.state.free_milli(node));
+                pool.push_back(s.state.spec().pool[i]);
+                available.push_back(s.state.available(node) ? 1 : 0);
+                free_milli.push_back(s.state.available(node) ? s.state.free_milli(node) : 0);
                 free_cpus.push_back(s.state.free_cpus(node));
                 free_memory.push_back(s.state.free_memory(node));
             }
             nb::dict d;
             d["gpus"] = to_numpy(std::move(gpus));
             d["empty_gpus"] = to_numpy(std::move(empty));
+            d["pool"] = to_numpy(std::move(pool));
+            d["available"] = to_numpy(std::move(available));
             d["free_milli"] = to_numpy(std::move(free_milli));
             d["free_cpus"] = to_numpy(std::move(free_cpus));
             d["free_memory_mib"] = to_numpy(std::move(free_memory));
@@ -282,12 +387,19 @@ void bind_snapshot(nb::module_& m) {
 
     nb::class_<Decision>(m, "Decision")
         .def(nb::init<>())
-        .def("start", [](Decision& d, JobId job, const Parts& nodes) {
-            Start start{job, {}, false};
+        .def("start", [](Decision& d, JobId job, const Parts& nodes, std::vector<JobId> stop) {
+            Start start{job, {}, false, std::move(stop)};
             for (const auto& [node, gpus] : nodes) start.parts.push_back({node, gpus, 0});
             d.starts.push_back(std::move(start));
-        }, "job"_a, "nodes"_a)
+            d.native = false;
+        }, "job"_a, "nodes"_a, "stop"_a = std::vector<JobId>())
         .def("__len__", [](const Decision& d) { return d.starts.size(); })
+        .def_prop_ro("stops", [](const Decision& d) {
+            std::vector<std::pair<JobId, std::vector<JobId>>> stops;
+            for (const Start& s : d.starts)
+                if (!s.stops.empty()) stops.emplace_back(s.job, s.stops);
+            return stops;
+        })
         .def_prop_ro("starts", [](const Decision& d) {
             std::vector<std::pair<JobId, Parts>> starts;
             for (const Start& s : d.starts) starts.emplace_back(s.job, node_pairs(s.parts));
@@ -296,23 +408,44 @@ void bind_snapshot(nb::module_& m) {
 
     m.def("decide", [](const Snapshot& snapshot, const BoundPolicy& policy) { return decide(snapshot, policy.policy); },
           "snapshot"_a, "policy"_a);
+    m.def("explain", [](const Snapshot& snapshot, const BoundPolicy& policy, JobId job) {
+        const auto queued = [&](const QueuedJob& j) { return j.job == job; };
+        if (std::none_of(snapshot.queue.begin(), snapshot.queue.end(), queued))
+            throw std::invalid_argument("job " + std::to_string(job) + " is not queued");
+        const Explanation why = explain(snapshot, policy.policy, job);
+        constexpr std::array names{"starts", "does-not-fit", "behind-head", "would-delay-head", "not-admitted", "over-quota", "reserved",
+                                   "no-reservation"};
+        nb::dict d;
+        d["verdict"] = names[static_cast<std::size_t>(why.verdict)];
+        d["rank"] = why.rank;
+        d["head"] = why.head;
+        d["until_s"] = seconds_or_nan(why.until_us);
+        d["free_gpus"] = static_cast<double>(why.free_milli) / 1000.0;
+        d["most_empty"] = why.most_empty;
+        d["stops"] = why.stops;
+        return d;
+    }, "snapshot"_a, "policy"_a, "job"_a);
+    m.def("ranked", [](const Snapshot& snapshot, const BoundPolicy& policy) { return to_numpy(ranked(snapshot, policy.policy)); },
+          "snapshot"_a, "policy"_a);
 }
 
 void bind_simulation(nb::module_& m) {
     nb::class_<SteppedSimulator>(m, "Simulator")
         .def("__init__", [](SteppedSimulator* self, std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
-                            const Settings& settings) { new (self) SteppedSimulator(std::move(cluster), std::move(jobs), settings); },
-             "cluster"_a, "jobs"_a, "settings"_a)
+                            std::shared_ptr<const Settings> settings, const Past& past) {
+            new (self) SteppedSimulator(std::move(cluster), std::move(jobs), std::move(settings), past_jobs(past));
+        }, "cluster"_a, "jobs"_a, "settings"_a, "past"_a = Past())
         .def("advance", &SteppedSimulator::advance)
-        .def_prop_ro("now_s", [](const SteppedSimulator& s) { return seconds(s.simulator().now()); })
+        .def_prop_ro("now_s", [](const SteppedSimulator& s) { return seconds(s.simulator().view().now_us); })
         .def_prop_ro("finished", [](const SteppedSimulator& s) { return s.simulator().finished(); })
-        .def_prop_ro("waiting", [](const SteppedSimulator& s) { return to_numpy(s.waiting()); }, nb::rv_policy::automatic)
+        .def_prop_ro("waiting", [](const SteppedSimulator& s) { return to_numpy(s.simulator().waiting()); }, nb::rv_policy::automatic)
+        .def("has_finished", [](const SteppedSimulator& s, JobId job) { return s.simulator().has_finished(job); }, "job"_a)
         .def("snapshot", &SteppedSimulator::snapshot)
         .def("apply", &SteppedSimulator::apply, "decision"_a)
-        .def("schedule", [](const SteppedSimulator& s) { return to_dict(schedule_of(s.simulator())); });
+        .def("schedule", [](const SteppedSimulator& s) { return to_dict(s.simulator()); });
 
-    m.def("simulate", &simulate, "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "progress"_a = nb::none());
-    m.def("never_placeable", &never_placeable, "cluster"_a, "jobs"_a, "placement"_a);
+    m.def("simulate", &simulate, "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "progress"_a = nb::none(), "past"_a = Past());
+    m.def("never_placeable", &never_placeable, "cluster"_a, "jobs"_a, "placement"_a, "power_cap_mw"_a = INT64_MAX);
     m.def("order_names", [] { return names_of(kOrders); });
     m.def("backfill_names", [] { return names_of(kBackfills); });
     m.def("placement_names", [] { return names_of(kPlacements); });
@@ -339,24 +472,6 @@ void bind_timeline(nb::module_& m) {
         }
         return to_numpy(std::move(active));
     }, "user"_a, "submit_us"_a, "end_us"_a);
-}
-
-// Single formulas, so that tests can compare them bit by bit with another implementation.
-void bind_formulas(nb::module_& m) {
-    m.def("score", [](const std::string& order, Time submit_us, Time estimate_us, double size_gpus, double priority, Time deadline_us,
-                      std::int64_t row, double user_usage, Time now_us, std::uint64_t instant, std::uint64_t seed, double origin_s) {
-        return score(order_from_name(order), {submit_us, estimate_us, size_gpus, priority, deadline_us, row, user_usage},
-                     {now_us, instant, seed, origin_s});
-    }, "order"_a, "submit_us"_a, "estimate_us"_a, "size_gpus"_a, "priority"_a, "deadline_us"_a, "row"_a, "user_usage"_a, "now_us"_a,
-       "instant"_a, "seed"_a, "origin_s"_a);
-    m.def("run_time", [](Time duration_us, double speed, std::int32_t nodes_used, std::int32_t fewest_nodes, double locality_penalty) {
-        return run_time(duration_us, speed, nodes_used, fewest_nodes, locality_penalty);
-    }, "duration_us"_a, "speed"_a, "nodes_used"_a, "fewest_nodes"_a, "locality_penalty"_a);
-    m.def("decayed_usage", [](const std::vector<std::pair<Time, std::int64_t>>& changes, Time now_us, double half_life_s) {
-        DecayedUsage usage;
-        for (const auto& [time, milli] : changes) usage.change(time, half_life_s, milli);
-        return usage.at(now_us, half_life_s);
-    }, "changes"_a, "now_us"_a, "half_life_s"_a);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct PoolOption {
     std::int32_t full_nodes;
     std::int32_t remainder;
     std::int32_t fewest_nodes;  // n_min of docs/simulator.md
+    double energy_rate = 0.0;   // watts at speed 1, if the cluster's are known
 };
 
 // What a job needs and where it may sit. Jobs with the same needs share one Demand, and so fit or do not fit together.
@@ -37,6 +38,8 @@ struct Demand {
     bool limited = false;             // needs CPUs or memory
     double size_gpus = 0.0;           // n of docs/simulator.md
     std::vector<PoolOption> pools;    // allowed pools, in the order in which they are tried
+    std::vector<PoolOption> pools_by_energy;  // the same by energy rate, if watts are known
+    double energy_rate = 0.0;         // the least over its pools
     std::vector<std::uint8_t> allows; // by pool id
     std::int64_t allowed_gpus = 0;    // GPUs of all allowed pools
 
@@ -60,15 +63,18 @@ struct JobTable {
     std::vector<double> priority;        // optional, default 1
     std::vector<Time> deadline_us;       // optional, default kEndless
     std::vector<std::int32_t> user;      // optional, default 0
+    std::vector<std::int32_t> group;     // optional, default 0
     std::vector<std::int64_t> row;       // optional, default position
     std::vector<Demand> demands;
     std::int32_t users = 1;
+    std::int32_t groups = 1;
     double origin_s = 0.0;
 
     std::int64_t size() const { return static_cast<std::int64_t>(submit_us.size()); }
     double priority_of(std::size_t i) const { return priority.empty() ? 1.0 : priority[i]; }
     Time deadline_of(std::size_t i) const { return deadline_us.empty() ? kEndless : deadline_us[i]; }
     std::int32_t user_of(std::size_t i) const { return user.empty() ? 0 : user[i]; }
+    std::int32_t group_of(std::size_t i) const { return group.empty() ? 0 : group[i]; }
     std::int64_t row_of(std::size_t i) const { return row.empty() ? static_cast<std::int64_t>(i) : row[i]; }
     const Demand& demand_of(std::size_t i) const { return demands[static_cast<std::size_t>(demand[i])]; }
 };

@@ -52,6 +52,7 @@ void check_lengths(const JobColumns& c) {
     check_length(c.priority, jobs, "priority");
     check_length(c.deadline_us, jobs, "deadline");
     check_length(c.user, jobs, "user");
+    check_length(c.group, jobs, "group");
     check_length(c.row, jobs, "row");
     if (jobs > static_cast<std::size_t>(INT32_MAX)) throw std::invalid_argument("more than 2^31 - 1 jobs");
 }
@@ -86,7 +87,9 @@ JobTable make_jobs(const ClusterSpec& cluster, const JobColumns& c) {
     table.deadline_us = copied(c.deadline_us);
     table.user = copied(c.user);
     table.row = copied(c.row);
+    table.group = copied(c.group);
     table.users = c.users;
+    table.groups = c.groups;
     table.origin_s = c.origin_s;
     std::unordered_map<DemandKey, std::int32_t, DemandHash> known;
     DemandKey last{-1, 0, 0, 0, 0, 0};

@@ -23,9 +23,11 @@ struct JobColumns {
     std::span<const double> priority;           // optional
     std::span<const Time> deadline_us;          // optional
     std::span<const std::int32_t> user;         // optional
+    std::span<const std::int32_t> group;        // optional
     std::span<const std::int64_t> row;          // optional
     std::vector<std::vector<std::int32_t>> type_sets;  // a set that matches no type of the cluster is {-1}
     std::int32_t users = 1;
+    std::int32_t groups = 1;
     double origin_s = 0.0;
 };
 

@@ -59,6 +59,11 @@ public:
     bool next(Candidate& out);
     const Demand& demand_of(const Candidate& candidate) const { return demand(candidate.demand); }
     Shadow& shadow_of(const Candidate& head) { return shadow_of(head.job); }
+    bool within_quota(const Candidate&) const { return true; }
+    bool make_room(const Candidate&, bool) const { return false; }
+    Time expected_end_at(const Candidate& candidate, const Allocation& allocation) const {
+        return expected_end(simulator_.now(), allocation.run_time(candidate.estimate_us, simulator_.settings().locality_penalty));
+    }
     void start(const Candidate& candidate, const Allocation& allocation, bool backfilled) {
         start(candidate.job, allocation, backfilled);
     }
@@ -66,6 +71,8 @@ public:
 
 private:
     bool gated() const { return policy_.express.k != 0.0; }
+    // Where a job would go decides whether it starts.
+    bool place_matters() const { return is_easy(policy_) || gated(); }
     const Demand& demand(std::int32_t i) const { return simulator_.jobs().demands[as_index(i)]; }
     QueueRun& queue_of(JobId job) { return queues_[as_index(simulator_.jobs().demand_of(as_index(job)).queue)]; }
     std::vector<std::int32_t> make_groups();
@@ -92,6 +99,8 @@ private:
     Simulator& simulator_;
     const Policy& policy_;
     Placer placer_;
+    JobMix mix_;
+    bool makes_room_;  // a start may make room for other jobs
     bool static_order_;
     bool searches_by_class_;
     std::vector<QueueRun> queues_;
@@ -118,10 +127,13 @@ NativeRun::NativeRun(Simulator& simulator, const Policy& policy)
     : simulator_(simulator),
       policy_(policy),
       placer_(policy.placement, simulator.settings().seed),
+      makes_room_(std::any_of(simulator.jobs().demands.begin(), simulator.jobs().demands.end(),
+                              [&](const Demand& d) { return starts_may_make_room(policy.placement, d); })),
       static_order_(is_static(policy.order)),
       // A random placement differs from job to job, and behind the head easy-sjf has an order in which jobs that were passed
-      // over before the head cannot be told apart.
-      searches_by_class_(static_order_ && policy.placement != Placement::random && !(policy.backfill == Backfill::easy_sjf && gated())),
+      // over before the head cannot be told apart. Where starts make room, a class that does not fit may fit later in a pass.
+      searches_by_class_(static_order_ && policy.placement != Placement::random && !makes_room_ &&
+                         !(policy.backfill == Backfill::easy_sjf && gated())),
       queues_(as_index(simulator.state().spec().queues), QueueRun(simulator.state().shared_spec())),
       group_of_(make_groups()),
       pending_(group_of_, groups_, static_order(simulator, policy.order),
@@ -131,6 +143,7 @@ NativeRun::NativeRun(Simulator& simulator, const Policy& policy)
       usage_(as_index(simulator.jobs().users), 0.0),
       usage_as_of_(as_index(simulator.jobs().users), ~std::uint64_t{0}),
       misfits_(simulator.jobs().demands.size(), 0) {
+    placer_.set_mix(&mix_);
     if (policy.backfill == Backfill::easy_sjf && searches_by_class_)
         by_estimate_.emplace(group_of_, groups_, estimate_order(simulator, policy.order), std::span<const Time>());
 }
@@ -181,6 +194,7 @@ void NativeRun::finished(JobId job, Time expected_end_us) {
 
 void NativeRun::arrived(JobId job) {
     QueueRun& queue = queue_of(job);
+    if (policy_.placement == Placement::fgd) mix_.add(simulator_.jobs().demand_of(as_index(job)));
     ++queue.waiting;
     if (waiting_of_[as_index(simulator_.jobs().demand[as_index(job)])]++ == 0) ++queue.waiting_demands;
     pending_.insert(job);
@@ -191,8 +205,10 @@ void NativeRun::arrived(JobId job) {
 bool NativeRun::needs_pass(const QueueRun& queue) const {
     if (queue.waiting == 0) return false;
     // Scores that change with time may change the order at any instant; overdue jobs may move the shadow time. Else only events
-    // matter to a queue, and the starts of its last pass: those may move where a job that was tried before them would go.
-    return queue.touched || !static_order_ || (is_easy(policy_) && queue.shadow.time() < simulator_.now());
+    // matter to a queue, and the starts of its last pass: those may move where a job that was tried before them would go. So may,
+    // for `fgd`, arrivals in any queue.
+    return queue.touched || !static_order_ || (is_easy(policy_) && queue.shadow.time() < simulator_.now()) ||
+           (policy_.placement == Placement::fgd && place_matters());
 }
 
 void NativeRun::start(JobId job, const Allocation& allocation, bool backfilled) {
@@ -200,10 +216,11 @@ void NativeRun::start(JobId job, const Allocation& allocation, bool backfilled) 
     pending_.erase(job);
     if (by_estimate_) by_estimate_->erase(job);
     --current_->waiting;
-    current_->touched = is_easy(policy_) || gated();
+    current_->touched = place_matters() || makes_room_;
     if (--waiting_of_[as_index(simulator_.jobs().demand[as_index(job)])] == 0) --current_->waiting_demands;
-    // A backfilled job is in the shadow already; one that ranks before the head is not.
-    if (!backfilled) current_->shadow_head = -1;
+    // A backfilled job is in the shadow already; one that ranks before the head is not. Where starts make room, the head may now
+    // be placeable before the shadow time.
+    if (!backfilled || makes_room_) current_->shadow_head = -1;
 }
 
 Shadow& NativeRun::shadow_of(JobId head) {
@@ -395,7 +412,7 @@ void NativeRun::scan(QueueRun& queue) {
     if (!anything_fits(queue)) return;
     at_ = {};
     if (!static_order_) rank_by_score(queue);
-    ScanPass(*this, policy_, simulator_.settings(), placer_, simulator_.state(), simulator_.now()).run(misfits_, marked_, allocation_);
+    ScanPass(*this, policy_, placer_, simulator_.state()).run(misfits_, marked_, allocation_);
 }
 
 }  // namespace

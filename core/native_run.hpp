@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "full_simulator.hpp"
 #include "policy.hpp"
 #include "simulator.hpp"
 
@@ -11,8 +12,13 @@ namespace gpuyard {
 // Called now and then, and at the end, with the number of finished jobs; what it throws ends the run.
 using Progress = std::function<void(std::int64_t finished)>;
 
-Tracking tracking_for(const Policy& policy);
+// Whether a policy under these settings needs the full simulator.
+bool needs_full_simulator(const Policy& policy, const Settings& settings);
 
+Tracking tracking_for(const Policy& policy);
 void run_policy(Simulator& simulator, const Policy& policy, const Progress& progress);
+
+Needs needs_of(const Policy& policy, const Settings& settings);
+void run_policy(FullSimulator& simulator, const Policy& policy, const Progress& progress);
 
 }  // namespace gpuyard

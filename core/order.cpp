@@ -17,10 +17,25 @@ bool uses_estimate(Order order) {
     switch (order) {
         case Order::sjf: case Order::ljf: case Order::saf: case Order::laf: case Order::wspt: case Order::wfp3:
         case Order::unicep: case Order::f1: case Order::f2: case Order::f3: case Order::f4:
+        case Order::power_aware: case Order::srtf: case Order::ssf:
             return true;
         default:
             return false;
     }
+}
+
+double multifactor(const Scored& job, double wait_s, const Moment& moment) {
+    const Multifactor& weights = moment.settings->multifactor;
+    const double age = std::min(wait_s / weights.max_age_s, 1.0);
+    const double size = moment.cluster_gpus > 0.0 ? job.size_gpus / moment.cluster_gpus : 0.0;
+    return -(weights.age * age + weights.size * size + weights.fair_share * job.fair_factor + weights.priority * job.priority);
+}
+
+double level(const Scored& job, const Settings& settings) {
+    if (job.starving) return 0.0;
+    const double service = seconds(job.attained_us - job.promoted_us) * job.size_gpus;
+    const auto& levels = settings.tiresias_levels_gpu_s;
+    return static_cast<double>(std::count_if(levels.begin(), levels.end(), [&](double limit) { return limit <= service; }));
 }
 
 }  // namespace
@@ -28,13 +43,26 @@ bool uses_estimate(Order order) {
 bool is_static(Order order) {
     switch (order) {
         case Order::wfp3: case Order::unicep: case Order::fair_share: case Order::random: case Order::scored:
+        case Order::qssf: case Order::group_fair_share: case Order::drf: case Order::multifactor:
             return false;
         default:
+            return !preempts(order);
+    }
+}
+
+bool is_fixed_while_waiting(Order order) {
+    switch (order) {
+        case Order::qssf: case Order::srtf: case Order::ssf: case Order::las: case Order::las_2d:
             return true;
+        default:
+            return is_static(order);
     }
 }
 
 double score(Order order, const Scored& job, const Moment& moment) {
+    const bool asks_settings = order == Order::multifactor || order == Order::tiresias;
+    if ((asks_settings && moment.settings == nullptr) || (order == Order::gittins && moment.gittins == nullptr))
+        throw std::invalid_argument("this order depends on more than the job");
     if (uses_estimate(order) && job.estimate_us == kEndless) return kInfinity;
     const double s = seconds(job.submit_us);
     const double r = seconds(job.estimate_us);
@@ -61,6 +89,17 @@ double score(Order order, const Scored& job, const Moment& moment) {
         case Order::edf: return job.deadline_us == kEndless ? kInfinity : seconds(job.deadline_us);
         case Order::fair_share: return job.user_usage;
         case Order::random: return uniform(moment.seed, kStreamOrder, moment.instant, static_cast<std::uint64_t>(job.row));
+        case Order::power_aware: return r * job.energy_rate;
+        case Order::qssf: return n * seconds(job.prediction_us);
+        case Order::group_fair_share: return job.group_usage;
+        case Order::drf: return job.dominant_share;
+        case Order::multifactor: return multifactor(job, w, moment);
+        case Order::srtf: return seconds(std::max(job.estimate_us - job.done_us, Time{0}));
+        case Order::ssf: return seconds(std::max(job.estimate_us - job.done_us, Time{0})) * n;
+        case Order::las: return seconds(job.attained_us);
+        case Order::las_2d: return seconds(job.attained_us) * n;
+        case Order::tiresias: return level(job, *moment.settings);
+        case Order::gittins: return -moment.gittins->index(GittinsHistory::gpu_seconds(job.attained_us, job.total_milli));
         case Order::scored: break;
     }
     throw std::logic_error("an order from outside has no native score");

@@ -1,14 +1,17 @@
 // Scores of jobs: docs/simulator.md, section 8. Smaller goes first; ties by submit time, then id.
 #pragma once
 
+#include "history.hpp"
 #include "policy.hpp"
 
 namespace gpuyard {
 
-// Whether a job's score stays the same for as long as it waits.
+// Whether a job's score depends on nothing but the job table.
 bool is_static(Order order);
+// Whether a job's score stays the same from when it enters the queue until it leaves it.
+bool is_fixed_while_waiting(Order order);
 
-// One job as an order sees it.
+// One job as an order sees it. What most orders do not look at comes last.
 struct Scored {
     Time submit_us;
     Time estimate_us;  // kEndless = unknown
@@ -16,7 +19,17 @@ struct Scored {
     double priority;
     Time deadline_us;
     std::int64_t row;
-    double user_usage;
+    double user_usage;  // over the user's weight
+    double group_usage = 0.0;
+    double energy_rate = 0.0;
+    Time prediction_us = 0;
+    Time done_us = 0;           // work done, at speed 1
+    Time attained_us = 0;       // service
+    Time promoted_us = 0;       // service that no longer counts for the level of `tiresias`
+    bool starving = false;
+    std::int64_t total_milli = 0;
+    double dominant_share = 0.0;
+    double fair_factor = 0.0;
 };
 
 struct Moment {
@@ -24,6 +37,9 @@ struct Moment {
     std::uint64_t instant;
     std::uint64_t seed;
     double origin_s;
+    double cluster_gpus = 0.0;
+    const Settings* settings = nullptr;       // for multifactor and tiresias
+    const GittinsHistory* gittins = nullptr;  // for gittins
 };
 
 // For every order but Order::scored.

@@ -4,7 +4,10 @@
 #include <cmath>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
+#include "node_fit.hpp"
+#include "node_score.hpp"
 #include "rng.hpp"
 
 namespace gpuyard {
@@ -15,22 +18,9 @@ constexpr std::int32_t kNone = -1;
 
 std::size_t as_index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-bool has_cpus_and_memory(const ClusterState& state, const Demand& demand, std::int32_t node, std::int32_t gpus) {
-    return !demand.limited || (state.free_cpus(node) >= demand.cpus_for(gpus) && state.free_memory(node) >= demand.memory_for(gpus));
-}
-
-// The most GPUs of a gang that a node can hold, at most `wanted`.
-std::int32_t most_gpus(const ClusterState& state, const Demand& demand, std::int32_t node, std::int32_t wanted) {
-    std::int64_t most = std::min(wanted, state.empty(node));
-    // ceil(cpus * k / G) <= free  <=>  cpus * k <= free * G
-    if (demand.cpus > 0) most = std::min(most, state.free_cpus(node) * demand.gpus / demand.cpus);
-    if (demand.memory_mib > 0) most = std::min(most, state.free_memory(node) * demand.gpus / demand.memory_mib);
-    return static_cast<std::int32_t>(most);
-}
-
 // Whether a node can hold a job that sits on one node only.
 bool holds_single(const ClusterState& state, const Demand& demand, std::int32_t node) {
-    if (!has_cpus_and_memory(state, demand, node, 1)) return false;
+    if (!state.available(node) || !has_cpus_and_memory(state, demand, node, 1)) return false;
     return demand.kind == DemandKind::cpu_only || state.fullest_gpu(node, demand.gpu_milli) >= 0;
 }
 
@@ -39,9 +29,11 @@ Part single_part(const ClusterState& state, const Demand& demand, std::int32_t n
     return {node, 1, std::uint64_t{1} << state.fullest_gpu(node, demand.gpu_milli)};
 }
 
-// The lowest node of a bucket that can hold `gpus` of the gang and is not among the sorted `taken`; `kNone` if there is none.
+// The lowest node of a bucket that can hold `gpus` of the gang, satisfies `wanted` and is not among the sorted `taken`; `kNone`
+// if there is none.
+template <class Wanted>
 std::int32_t first_in_bucket(const ClusterState& state, const Demand& demand, const Pool& pool, std::int32_t empty,
-                             std::int32_t gpus, const std::vector<Part>& taken) {
+                             std::int32_t gpus, const std::vector<Part>& taken, Wanted wanted) {
     if (state.bucket_count(pool, empty) == 0) return kNone;
     const std::uint64_t* bucket = state.bucket(pool, empty);
     auto skip = taken.begin();
@@ -49,10 +41,25 @@ std::int32_t first_in_bucket(const ClusterState& state, const Demand& demand, co
         const std::int32_t node = pool.nodes[at];
         while (skip != taken.end() && skip->node < node) ++skip;
         if (skip != taken.end() && skip->node == node) continue;
-        if (has_cpus_and_memory(state, demand, node, gpus)) return node;
+        if (wanted(node) && has_cpus_and_memory(state, demand, node, gpus)) return node;
     }
     return kNone;
 }
+
+// What `tetris` (a double) or `fgd` (an integer, exact) chooses by; the smaller the better.
+using Score = std::pair<double, std::int64_t>;
+
+// The node with the best score, the lowest-numbered one among equals.
+struct BestNode {
+    std::int32_t node = kNone;
+    Score score;
+
+    void offer(std::int32_t other, const Score& with) {
+        if (node != kNone && (with > score || (with == score && other > node))) return;
+        node = other;
+        score = with;
+    }
+};
 
 void settle_free_split(const ClusterState& state, const Demand& demand, Allocation& out) {
     const ClusterSpec& spec = state.spec();
@@ -83,16 +90,22 @@ Time run_time(Time duration_us, double speed, std::int32_t nodes_used, std::int3
 
 bool Placer::place(const ClusterState& state, const Demand& demand, std::int64_t row, Allocation& out) {
     if (splits_freely(rule_)) return place_freely(state, demand, row, out);
+    if (is_tier(rule_) && demand.kind == DemandKind::whole) return place_in_tiers(state, demand, out);
     if (rule_ == Placement::first_available) return place_first_available(state, demand, out);
     return place_in_pools(state, demand, out);
 }
 
 bool Placer::placeable(const ClusterState& state, const Demand& demand) {
-    if (demand.kind != DemandKind::whole || demand.limited) return place(state, demand, 0, probe_);
+    if (demand.kind != DemandKind::whole || demand.limited || cap_mw_ != kNoCap) return place(state, demand, 0, probe_);
     if (splits_freely(rule_)) {
         std::int64_t free = 0;
         for (const PoolOption& option : demand.pools) free += state.pool_empty(option.pool);
         return free >= demand.gpus;
+    }
+    if (is_tier(rule_)) {
+        TierSearch::check(state.spec(), demand);
+        return std::any_of(demand.pools.begin(), demand.pools.end(),
+                           [&](const PoolOption& option) { return TierSearch::any(state, demand, option); });
     }
     for (const PoolOption& option : demand.pools) {
         const Pool& pool = state.spec().pools[as_index(option.pool)];
@@ -106,15 +119,15 @@ bool Placer::placeable(const ClusterState& state, const Demand& demand) {
 }
 
 bool Placer::place_in_pools(const ClusterState& state, const Demand& demand, Allocation& out) {
-    for (const PoolOption& option : demand.pools)
-        if (place_in_pool(state, demand, option, out)) return true;
+    for (const PoolOption& option : pools_of(demand))
+        if (place_in_pool(state, demand, option, out) && within_cap(state, demand, out)) return true;
     return false;
 }
 
 bool Placer::place_first_available(const ClusterState& state, const Demand& demand, Allocation& out) {
     bool found = false;
     for (const PoolOption& option : demand.pools) {
-        if (!place_in_pool(state, demand, option, other_)) continue;
+        if (!place_in_pool(state, demand, option, other_) || !within_cap(state, demand, other_)) continue;
         if (!found || other_.parts.front().node < out.parts.front().node) std::swap(out, other_);
         found = true;
     }
@@ -127,24 +140,22 @@ bool Placer::place_in_pool(const ClusterState& state, const Demand& demand, cons
     out.fewest_nodes = option.fewest_nodes;
     out.speed = demand.gpus > 0 ? state.spec().pools[as_index(option.pool)].speed : 1.0;
     if (demand.kind == DemandKind::whole) return place_gang(state, demand, option, out);
+    if (goes_by_score()) return place_single_by_score(state, demand, option, out);
     return place_single(state, demand, option, out);
 }
 
 bool Placer::place_gang(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out) {
     const Pool& pool = state.spec().pools[as_index(option.pool)];
     if (state.bucket_count(pool, pool.size) < option.full_nodes || state.pool_empty(option.pool) < demand.gpus) return false;
-    const std::uint64_t* whole = state.bucket(pool, pool.size);
-    std::int32_t missing = option.full_nodes;
-    for (std::size_t at = missing > 0 ? pool.shape.first(whole) : BitTreeShape::npos; at != BitTreeShape::npos && missing > 0;
-         at = pool.shape.next(whole, at + 1)) {
-        const std::int32_t node = pool.nodes[at];
-        if (!has_cpus_and_memory(state, demand, node, pool.size)) continue;
-        out.parts.push_back({node, pool.size, state.lowest_empty(node, pool.size)});
-        --missing;
+    take_full_nodes(state, demand, option, false, out);
+    if (asleep_ != nullptr && rule_ == Placement::power_aware) {
+        take_full_nodes(state, demand, option, true, out);
+        std::sort(out.parts.begin(), out.parts.end(), [](const Part& a, const Part& b) { return a.node < b.node; });
     }
-    if (missing > 0) return false;
+    if (std::ssize(out.parts) < option.full_nodes) return false;
     if (option.remainder == 0) return true;
-    const std::int32_t node = remainder_node(state, demand, option, out.parts);
+    const std::int32_t node = goes_by_score() ? scored_remainder_node(state, demand, option, out.parts)
+                                              : remainder_node(state, demand, option, out.parts);
     if (node == kNone) return false;
     const Part part{node, option.remainder, state.lowest_empty(node, option.remainder)};
     const auto behind = std::find_if(out.parts.begin(), out.parts.end(), [&](const Part& p) { return p.node > node; });
@@ -152,12 +163,35 @@ bool Placer::place_gang(const ClusterState& state, const Demand& demand, const P
     return true;
 }
 
+// Adds the lowest-numbered whole nodes that the gang still needs; for `power-aware`, those that sleep or those that do not.
+void Placer::take_full_nodes(const ClusterState& state, const Demand& demand, const PoolOption& option, bool sleeping, Allocation& out) {
+    if (option.full_nodes == 0) return;
+    const Pool& pool = state.spec().pools[as_index(option.pool)];
+    const std::uint64_t* whole = state.bucket(pool, pool.size);
+    for (std::size_t at = pool.shape.first(whole); at != BitTreeShape::npos && std::ssize(out.parts) < option.full_nodes;
+         at = pool.shape.next(whole, at + 1)) {
+        const std::int32_t node = pool.nodes[at];
+        if (rule_ == Placement::power_aware && sleeps(node) != sleeping) continue;
+        if (!has_cpus_and_memory(state, demand, node, pool.size)) continue;
+        out.parts.push_back({node, pool.size, state.lowest_empty(node, pool.size)});
+    }
+}
+
 std::int32_t Placer::remainder_node(const ClusterState& state, const Demand& demand, const PoolOption& option,
                                     const std::vector<Part>& taken) const {
     const Pool& pool = state.spec().pools[as_index(option.pool)];
     const auto first = [&](std::int32_t empty) {
-        return first_in_bucket(state, demand, pool, empty, option.remainder, taken);
+        return first_in_bucket(state, demand, pool, empty, option.remainder, taken, [](std::int32_t) { return true; });
     };
+    if (rule_ == Placement::power_aware) {
+        for (const bool sleeping : {false, true})
+            for (std::int32_t empty = option.remainder; empty <= pool.size; ++empty) {
+                const std::int32_t node = first_in_bucket(state, demand, pool, empty, option.remainder, taken,
+                                                          [&](std::int32_t n) { return sleeps(n) == sleeping; });
+                if (node != kNone) return node;
+            }
+        return kNone;
+    }
     if (rule_ == Placement::worst_fit) {
         for (std::int32_t empty = pool.size; empty >= option.remainder; --empty)
             if (const std::int32_t node = first(empty); node != kNone) return node;
@@ -176,13 +210,14 @@ std::int32_t Placer::remainder_node(const ClusterState& state, const Demand& dem
 
 // Shared and CPU-only jobs sit on one node.
 bool Placer::place_single(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out) {
-    using Key = std::tuple<std::int64_t, std::int64_t>;
+    using Key = std::tuple<bool, std::int64_t, std::int64_t>;
     const bool shared = demand.kind == DemandKind::shared;
     const auto key = [&](std::int32_t node) -> Key {
         const std::int64_t free = shared ? state.free_milli(node) : state.free_cpus(node);
-        if (rule_ == Placement::worst_fit) return {-free, 0};
-        if (rule_ == Placement::first_fit || rule_ == Placement::first_available) return {0, 0};
-        return shared ? Key{state.gpu_free(node, state.fullest_gpu(node, demand.gpu_milli)), free} : Key{free, 0};
+        const bool asleep = rule_ == Placement::power_aware && sleeps(node);
+        if (rule_ == Placement::worst_fit) return {asleep, -free, 0};
+        if (rule_ == Placement::first_fit || rule_ == Placement::first_available) return {asleep, 0, 0};
+        return shared ? Key{asleep, state.gpu_free(node, state.fullest_gpu(node, demand.gpu_milli)), free} : Key{asleep, free, 0};
     };
     std::int32_t best = kNone;
     Key best_key;
@@ -205,6 +240,7 @@ void Placer::order_nodes(const ClusterState& state, const Demand& demand, std::i
     for (std::size_t i = 0; i < spec.node_count(); ++i) {
         const auto node = static_cast<std::int32_t>(i);
         if (!demand.allows[as_index(spec.pool[i])] || (demand.kind == DemandKind::whole && state.empty(node) == 0)) continue;
+        if (!state.available(node)) continue;
         std::uint64_t key = 0;
         if (rule_ == Placement::random) {
             key = draw(seed_, kStreamPlacement, static_cast<std::uint64_t>(row), i);
@@ -248,7 +284,68 @@ bool Placer::place_freely(const ClusterState& state, const Demand& demand, std::
         out.parts.push_back(single_part(state, demand, found->node));
     }
     settle_free_split(state, demand, out);
+    return within_cap(state, demand, out);
+}
+
+const JobMix& Placer::mix() const {
+    static const JobMix nobody;
+    return mix_ != nullptr ? *mix_ : nobody;
+}
+
+std::int32_t Placer::scored_remainder_node(const ClusterState& state, const Demand& demand, const PoolOption& option,
+                                           const std::vector<Part>& taken) const {
+    const Pool& pool = state.spec().pools[as_index(option.pool)];
+    // Without CPUs and memory all nodes of a bucket score the same, and the first of them stands for the others. For `fgd` they
+    // do in any case.
+    const bool first_only = rule_ == Placement::fgd || !demand.limited;
+    BestNode best;
+    for (std::int32_t empty = option.remainder; empty <= pool.size; ++empty) {
+        const Score growth = rule_ == Placement::fgd ? Score{0.0, growth_of_whole(mix(), pool.size, empty, option.remainder)} : Score{};
+        visit_bucket(state, pool, empty, [&](std::int32_t node) {
+            const bool is_taken = std::any_of(taken.begin(), taken.end(), [&](const Part& part) { return part.node == node; });
+            if (is_taken || !has_cpus_and_memory(state, demand, node, option.remainder)) return true;
+            best.offer(node, rule_ == Placement::fgd ? growth : Score{-alignment(state, demand, node, option.remainder), 0});
+            return !first_only;
+        });
+    }
+    return best.node;
+}
+
+bool Placer::place_single_by_score(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out) const {
+    BestNode best;
+    for (const std::int32_t node : state.spec().pools[as_index(option.pool)].nodes) {
+        if (!holds_single(state, demand, node)) continue;
+        if (rule_ == Placement::tetris)
+            best.offer(node, {-alignment(state, demand, node, 1), 0});
+        else
+            best.offer(node, {0.0, demand.kind == DemandKind::shared ? growth_of_shared(mix(), state, node, demand.gpu_milli) : 0});
+    }
+    if (best.node == kNone) return false;
+    out.parts.push_back(single_part(state, demand, best.node));
     return true;
+}
+
+bool Placer::place_in_tiers(const ClusterState& state, const Demand& demand, Allocation& out) {
+    TierSearch::check(state.spec(), demand);
+    const auto take = [&](const PoolOption& option) {
+        out.pool = option.pool;
+        out.fewest_nodes = option.fewest_nodes;
+        out.speed = state.spec().pools[as_index(option.pool)].speed;
+        return true;
+    };
+    if (rule_ == Placement::tier_cost) {
+        for (const PoolOption& option : demand.pools)
+            if (tiers_.cheapest(state, demand, option, out.parts) && take(option) && within_cap(state, demand, out)) return true;
+        return false;
+    }
+    const TierKey key = rule_ == Placement::tier           ? TierKey::fragments
+                        : rule_ == Placement::tier_balance ? TierKey::balance
+                                                           : TierKey::ids;
+    for (const bool second_tier : {false, true})
+        for (const PoolOption& option : demand.pools)
+            if (tiers_.best(state, demand, option, key, second_tier, out.parts) && take(option) && within_cap(state, demand, out))
+                return true;
+    return false;
 }
 
 }  // namespace gpuyard

@@ -9,6 +9,8 @@ namespace gpuyard {
 inline constexpr std::uint64_t kStreamNoise = 1;
 inline constexpr std::uint64_t kStreamOrder = 2;
 inline constexpr std::uint64_t kStreamPlacement = 3;
+inline constexpr std::uint64_t kStreamFailure = 4;
+inline constexpr std::uint64_t kStreamRepair = 5;
 
 constexpr std::uint64_t splitmix64(std::uint64_t x) {
     std::uint64_t z = x + 0x9E3779B97F4A7C15ULL;

@@ -57,6 +57,11 @@ public:
         blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(at));
     }
 
+    void clear() {
+        for (auto& block : blocks_) spare_.push_back(std::move(block));
+        blocks_.clear();
+    }
+
     // Calls `visit(job)` in order for as long as it returns true.
     template <class Visit>
     void visit_in_order(Visit visit) const {

@@ -14,10 +14,14 @@ struct Candidate {
     std::int32_t demand;
     Time estimate_us;
     std::int64_t row;
+    std::size_t place = 0;  // for the host's own use
 };
 
 // What a pass works on. `Host` provides:
 //   bool next(Candidate&)                                      the queue in order
+//   bool within_quota(const Candidate&)
+//   bool make_room(const Candidate&, bool blocked)             whether it was promised room by stopping others
+//   Time expected_end_at(const Candidate&, const Allocation&)  if it starts now
 //   const Demand& demand_of(const Candidate&)
 //   Shadow& shadow_of(const Candidate& head)                   computed for this head
 //   void start(const Candidate&, const Allocation&, bool backfilled)
@@ -25,17 +29,19 @@ struct Candidate {
 template <class Host>
 class ScanPass {
 public:
-    ScanPass(Host& host, const Policy& policy, const Settings& settings, Placer& placer, const ClusterState& state, Time now_us)
-        : host_(host), policy_(policy), settings_(settings), placer_(placer), state_(state), now_us_(now_us) {}
+    ScanPass(Host& host, const Policy& policy, Placer& placer, const ClusterState& state)
+        : host_(host), policy_(policy), placer_(placer), state_(state) {}
 
     // `misfits` marks demands known not to fit; it must come all zero and leaves all zero.
     void run(std::vector<std::uint8_t>& misfits, std::vector<std::int32_t>& marked, Allocation& allocation) {
         Candidate candidate;
         while (host_.next(candidate)) {
+            if (!host_.within_quota(candidate)) continue;
             if (fits(candidate, misfits, marked, allocation)) {
                 start_if_allowed(candidate, allocation);
                 continue;
             }
+            if (host_.make_room(candidate, blocked_)) continue;
             if (policy_.backfill == Backfill::strict || host_.all_misfit(marked.size())) break;
             if (!blocked_) block(candidate);
             if (policy_.backfill == Backfill::easy_sjf) {
@@ -53,6 +59,7 @@ private:
         std::uint8_t& misfit = misfits[static_cast<std::size_t>(candidate.demand)];
         if (misfit) return false;
         if (placer_.place(state_, host_.demand_of(candidate), candidate.row, allocation)) return true;
+        if (!placer_.needs_only_room()) return false;
         misfit = 1;  // and it stays one: within a pass nothing is freed
         marked.push_back(candidate.demand);
         return false;
@@ -72,7 +79,7 @@ private:
             host_.start(candidate, allocation, blocked_);
             return;
         }
-        const Time end = expected_end(now_us_, allocation.run_time(candidate.estimate_us, settings_.locality_penalty));
+        const Time end = host_.expected_end_at(candidate, allocation);
         if (end > shadow_->time() && !shadow_->leaves_room(host_.demand_of(head_), placer_, demand, allocation.parts)) return;
         shadow_->started(end, demand, allocation.parts);
         host_.start(candidate, allocation, true);
@@ -84,15 +91,13 @@ private:
         std::stable_sort(rest.begin(), rest.end(),
                          [](const Candidate& a, const Candidate& b) { return a.estimate_us < b.estimate_us; });
         for (const Candidate& candidate : rest)
-            if (fits(candidate, misfits, marked, allocation)) start_if_allowed(candidate, allocation);
+            if (host_.within_quota(candidate) && fits(candidate, misfits, marked, allocation)) start_if_allowed(candidate, allocation);
     }
 
     Host& host_;
     const Policy& policy_;
-    const Settings& settings_;
     Placer& placer_;
     const ClusterState& state_;
-    Time now_us_;
     bool blocked_ = false;
     Candidate head_{};
     Shadow* shadow_ = nullptr;

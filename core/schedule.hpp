@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "full_simulator.hpp"
 #include "simulator.hpp"
 
 namespace gpuyard {
@@ -16,8 +18,21 @@ struct ScheduleArrays {
     std::vector<std::int32_t> node, node_gpus;
 };
 
-ScheduleArrays schedule_of(const Simulator& simulator);
-// The same from a simulator that is done and gives away its record.
+// Every run, by (begin, job): docs/simulator.md, section 14.
+struct RunArrays {
+    std::vector<std::int64_t> entry;  // the job
+    std::vector<Time> taken_us, begin_us, stop_us, released_us, restore_us, lost_us;
+    std::vector<std::uint8_t> ending;
+    std::vector<std::int32_t> gpu_index;
+    std::vector<std::int64_t> node_offset;
+    std::vector<std::int32_t> node, node_gpus;
+};
+
+ScheduleArrays schedule_of(const FullSimulator& simulator);
+// None if every job ran in one piece, from when it took its GPUs to when it finished.
+std::optional<RunArrays> runs_of(const FullSimulator& simulator);
+
+// The schedule of a simulator that is done and gives away its record.
 ScheduleArrays schedule_of(Simulator&& simulator);
 
 }  // namespace gpuyard

@@ -33,7 +33,8 @@ Simulator::Simulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr
 Scored Simulator::scored(JobId job, double user_usage) const {
     const std::size_t i = as_index(job);
     return {jobs_->submit_us[i],    jobs_->estimate_us[i], jobs_->demand_of(i).size_gpus,   jobs_->priority_of(i),
-            jobs_->deadline_of(i), jobs_->row_of(i),      user_usage};
+            jobs_->deadline_of(i), jobs_->row_of(i),      user_usage,                 0.0,
+            jobs_->demand_of(i).energy_rate};
 }
 
 void Simulator::start(JobId job, const Allocation& allocation, bool backfilled) {
@@ -75,84 +76,6 @@ Time Simulator::finish(JobId job) {
     if (running_.empty()) return 0;
     running_[as_index(demand.queue)].erase(expected_end_us_[i], job);
     return expected_end_us_[i];
-}
-
-SteppedSimulator::SteppedSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
-                                   const Settings& settings)
-    : jobs_(jobs), simulator_(std::move(cluster), std::move(jobs), settings, {.running = true, .usage = true}) {}
-
-Snapshot SteppedSimulator::snapshot() const {
-    Snapshot snapshot(simulator_.state());
-    snapshot.now_us = simulator_.now();
-    snapshot.instant = simulator_.instant();
-    snapshot.origin_s = jobs_->origin_s;
-    snapshot.settings = simulator_.settings();
-    snapshot.demands = std::shared_ptr<const std::vector<Demand>>(jobs_, &jobs_->demands);
-    for (const JobId job : waiting_) {
-        const std::size_t i = as_index(job);
-        snapshot.queue.push_back({job, jobs_->submit_us[i], jobs_->estimate_us[i], jobs_->demand[i], jobs_->user_of(i),
-                                  jobs_->priority_of(i), jobs_->deadline_of(i), jobs_->row_of(i)});
-    }
-    for (std::int32_t queue = 0; queue < simulator_.state().spec().queues; ++queue) {
-        const Running running = simulator_.running(queue);
-        running.jobs.visit_in_order([&](RunningJob job) {
-            const auto parts = running.parts_of(job);
-            job.first_part = snapshot.parts.size();
-            snapshot.parts.insert(snapshot.parts.end(), parts.begin(), parts.end());
-            snapshot.running.push_back(job);
-            return true;
-        });
-    }
-    std::sort(snapshot.running.begin(), snapshot.running.end());
-    for (std::int32_t user = 0; user < jobs_->users; ++user) snapshot.user_usage.push_back(simulator_.usage_of(user));
-    return snapshot;
-}
-
-Allocation SteppedSimulator::checked_allocation(const Start& start) const {
-    const auto fail = [&](const std::string& why) {
-        throw std::invalid_argument("cannot start job " + std::to_string(start.job) + ": " + why);
-    };
-    if (std::find(waiting_.begin(), waiting_.end(), start.job) == waiting_.end()) fail("it is not queued");
-    const ClusterState& state = simulator_.state();
-    const ClusterSpec& spec = state.spec();
-    const Demand& demand = jobs_->demand_of(as_index(start.job));
-    Allocation allocation;
-    allocation.parts = start.parts;
-    std::int32_t gpus = 0, largest = 0, last = -1;
-    for (Part& part : allocation.parts) {
-        if (part.node <= last || as_index(part.node) >= spec.node_count()) fail("nodes must exist and ascend");
-        last = part.node;
-        const Pool& pool = spec.pools[as_index(spec.pool[as_index(part.node)])];
-        const std::string node = "node " + std::to_string(part.node);
-        if (!demand.allows[as_index(spec.pool[as_index(part.node)])]) fail("it may not use " + node);
-        const bool cpu_only = demand.kind == DemandKind::cpu_only;
-        if (cpu_only ? part.gpus != 0 : part.gpus < 1) fail("a bad number of GPUs on " + node);
-        const std::int32_t share = cpu_only ? 1 : part.gpus;
-        if (state.free_cpus(part.node) < demand.cpus_for(share) || state.free_memory(part.node) < demand.memory_for(share))
-            fail(node + " lacks CPUs or memory");
-        if (demand.kind == DemandKind::shared) {
-            const std::int32_t gpu = state.fullest_gpu(part.node, demand.gpu_milli);
-            if (gpu < 0) fail(node + " has no GPU with room");
-            part.gpu_mask = std::uint64_t{1} << gpu;
-        } else if (!cpu_only) {
-            if (state.empty(part.node) < part.gpus) fail(node + " has too few empty GPUs");
-            part.gpu_mask = state.lowest_empty(part.node, part.gpus);
-        }
-        allocation.speed = gpus == 0 ? pool.speed : std::min(allocation.speed, pool.speed);
-        gpus += part.gpus;
-        largest = std::max(largest, pool.size);
-    }
-    if (gpus != demand.gpus || (demand.gpus == 0 && allocation.parts.size() != 1)) fail("a gang starts whole or not at all");
-    if (demand.gpus == 0) allocation.speed = 1.0;
-    if (demand.gpus > 0) allocation.fewest_nodes = (demand.gpus + largest - 1) / largest;
-    return allocation;
-}
-
-void SteppedSimulator::apply(const Decision& decision) {
-    for (const Start& start : decision.starts) {
-        simulator_.start(start.job, checked_allocation(start), start.backfilled);
-        waiting_.erase(std::find(waiting_.begin(), waiting_.end(), start.job));
-    }
 }
 
 }  // namespace gpuyard

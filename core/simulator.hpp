@@ -1,4 +1,5 @@
-// Time, events and the record of what happened: docs/simulator.md, section 7. Policies are elsewhere; they call `start`.
+// Time, events and the record of what happened where every job runs once and nodes are always up: docs/simulator.md, section 7.
+// Policies are elsewhere; they call `start`. Everything else is in full_simulator.hpp.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,6 @@
 #include "job.hpp"
 #include "order.hpp"
 #include "policy.hpp"
-#include "snapshot.hpp"
 
 namespace gpuyard {
 
@@ -100,30 +100,6 @@ private:
     std::vector<RunningJobs> running_;              // by queue, if tracked
     std::vector<Time> expected_end_us_;             // by job, if running jobs are tracked
     std::vector<DecayedUsage> usage_;               // by user, if tracked
-};
-
-// A simulator driven from outside: advance, look at the snapshot, apply a decision.
-class SteppedSimulator {
-public:
-    SteppedSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Settings& settings);
-
-    bool advance() { return simulator_.next_instant(*this); }
-    Snapshot snapshot() const;
-    // Checks each start (queued, allowed nodes, whole gang, free) and makes it; on an error none after it is made.
-    void apply(const Decision& decision);
-
-    const Simulator& simulator() const { return simulator_; }
-    const std::vector<JobId>& waiting() const { return waiting_; }
-
-    void finished(JobId, Time) {}
-    void arrived(JobId job) { waiting_.push_back(job); }
-
-private:
-    Allocation checked_allocation(const Start& start) const;
-
-    std::shared_ptr<const JobTable> jobs_;
-    Simulator simulator_;
-    std::vector<JobId> waiting_;  // in order of arrival
 };
 
 }  // namespace gpuyard

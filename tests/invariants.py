@@ -14,7 +14,8 @@ from gpuyard.config import SimulationConfig
 from gpuyard.schedule import STATUS_NAMES, Schedule
 from gpuyard.simulate import SimulationResult
 
-ONE_POOL_RULES = ("consolidate", "best-fit", "first-fit", "worst-fit", "first-available")
+ONE_POOL_RULES = ("consolidate", "best-fit", "first-fit", "worst-fit", "first-available", "tetris", "fgd")
+TIERS = ("tier", "tier-balance", "tier-lex", "tier-cost")
 
 
 def check_result(result: SimulationResult) -> None:
@@ -27,8 +28,11 @@ def check_result(result: SimulationResult) -> None:
         check_gang(run, nodes)
         check_nodes_allowed(run, nodes, result.cluster.owners)
         check_times(run, nodes, result.config)
-        if result.policy.rpartition("/")[2] in ONE_POOL_RULES:
+        placement = result.policy.rpartition("/")[2]
+        if placement in ONE_POOL_RULES:
             check_stays_in_one_pool(run, nodes)
+        elif placement in TIERS:
+            check_tier(run, nodes)
     check_nothing_overbooked(runs, nodes)
 
 
@@ -122,6 +126,16 @@ def check_stays_in_one_pool(run: dict[str, Any], nodes: list[dict[str, Any]]) ->
     full, remainder = divmod(run["gpus"], size)
     expected = Counter({size: full}) + Counter({remainder: 1 if remainder else 0})
     assert Counter(gpus for _, gpus in run["nodes"]) == expected, f"more nodes than needed: {run}"
+
+
+def check_tier(run: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
+    """One pool, and at most one node more than needed."""
+    pools = {(nodes[node]["type"], nodes[node]["gpus"]) for node, _ in run["nodes"]}
+    assert len(pools) == 1, f"over several pools: {run}"
+    if run["gpus"] > 0:
+        ((_, size),) = pools
+        spare = len(run["nodes"]) - math.ceil(run["gpus"] / size)
+        assert spare in (0, 1), f"more nodes than a tier has: {run}"
 
 
 def check_nothing_overbooked(runs: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> None:

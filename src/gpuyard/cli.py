@@ -1,6 +1,5 @@
 """The command line. Every verb imports what it needs when it runs, so that ``--help`` is quick."""
 
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -22,9 +21,10 @@ from gpuyard.cli_parts import (
     open_trace,
     print_json,
 )
+from gpuyard.cli_policies import explain, policies_app
 from gpuyard.cli_workload import workload_app
 from gpuyard.errors import InputError
-from gpuyard.options import SimulationOptions
+from gpuyard.simulation_options import SimulationOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,6 +48,8 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.command(workload_app)
+app.command(policies_app)
+app.command(explain, sort_key=3)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,7 +151,11 @@ def simulate(
     out: Annotated[Path | None, Parameter(help="Write schedules and metrics into this directory.")] = None,
     csv: Annotated[bool, Flag, Parameter(help="With --out: schedules as CSV too.")] = False,
     energy_price: Annotated[
-        float | None, Parameter(help="Price of a kWh, in any currency: gives the metric energy_cost.")
+        str | None,
+        Parameter(
+            help="Price of a kWh, in any currency, or prices by hour of the day, such as "
+            "0-7:0.12,7-20:0.31,20-24:0.18: gives the metric energy_cost."
+        ),
     ] = None,
     json: Json = False,
     options: SimulationOptions = SimulationOptions(),  # noqa: B008  (frozen)
@@ -160,18 +166,18 @@ def simulate(
     """
     from gpuyard.comparison import comparison_document, run_policies, write_results
     from gpuyard.tables import COMPARED, OF_ONE_POLICY
+    from gpuyard.tariff import parse_tariff
 
     config = options.config()
     chosen = _check_metrics(metric or ())
     if csv and out is None:
         raise InputError("--csv needs --out DIR, the directory to write to")
-    if energy_price is not None and not 0 <= energy_price < math.inf:
-        raise InputError(f"--energy-price {energy_price}: expected a price per kWh, 0 or more")
+    price = None if energy_price is None else parse_tariff(energy_price, "--energy-price")
     if out is not None:
         _check_out(out)
     _check_cluster(cluster, workload)
     jobs, machines, report = open_trace(workload, cluster)
-    runs = run_policies(jobs, machines, policy or ["fifo"], config, price_per_kwh=energy_price)  # type: ignore[arg-type]
+    runs = run_policies(jobs, machines, policy or ["fifo"], config, price_per_kwh=price)  # type: ignore[arg-type]
     if out is not None:
         write_results(out, workload, runs, csv=csv, report=report)
     if json:
@@ -183,7 +189,7 @@ def simulate(
         return
     console = open_console()
     usual = tuple(COMPARED if len(runs) > 1 else OF_ONE_POLICY)
-    cost = () if energy_price is None or "energy_cost" in usual else ("energy_cost",)
+    cost = () if price is None or "energy_cost" in usual else ("energy_cost",)
     _show_comparison(console, workload, runs, chosen or usual + cost)
     if by is not None:
         _show_classes(console, by, runs, chosen)
@@ -191,28 +197,6 @@ def simulate(
         console.print(
             f"Written to {out}: results.json, and for each policy schedule.parquet and metrics.json"
         )
-
-
-@app.command(sort_key=4)
-def policies(*, json: Json = False) -> None:
-    """List every order, backfill and placement."""
-    import gpuyard.policies.base as names
-    from gpuyard.registry import registered
-
-    kinds = {kind: registered(kind).values() for kind in ("order", "backfill", "placement")}
-    if json:
-        print_json({kind: [vars(rule) for rule in rules] for kind, rules in kinds.items()})
-        return
-    from gpuyard.tables import named_table
-
-    console = open_console()
-    console.print(f"A policy is {names.GRAMMAR}.", "", sep="\n")
-    for kind, rules in kinds.items():
-        console.print(named_table(kind, ((rule.name, rule.summary) for rule in rules)), "", sep="\n")
-    express = (
-        "a job longer than T0 seconds leaves a share of the GPUs free, K per factor of e that it is longer"
-    )
-    console.print(named_table("admission", [("express:T0:K", express)]))
 
 
 @app.command(sort_key=5)

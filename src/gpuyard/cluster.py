@@ -102,6 +102,8 @@ class NodeGroup(_Frozen):
     """The group whose jobs alone may use these nodes; None = everybody whose group owns none."""
     idle_w: Watts = 0.0
     """Power of one node without its GPUs, watts."""
+    sleep_w: Watts = 0.0
+    """Power of one node asleep, with its GPUs, watts."""
 
     @model_validator(mode="before")
     @classmethod

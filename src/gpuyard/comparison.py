@@ -13,10 +13,11 @@ from gpuyard.cluster import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write
-from gpuyard.metrics import Value
+from gpuyard.metrics import Price, Value, compute_metrics
 from gpuyard.policies.base import parse_policy
 from gpuyard.quantities import json_text
 from gpuyard.simulate import SimulationResult, simulate
+from gpuyard.tariff import parse_tariff
 from gpuyard.terminal import show_progress
 from gpuyard.workload import Workload
 from gpuyard.workload.importing import ImportReport
@@ -26,11 +27,11 @@ BREAKDOWNS = ("priority", "group", "gpus")
 
 @dataclass(frozen=True)
 class PolicyRun:
-    """A policy's simulation and its metrics."""
+    """A policy's simulation and its metrics, and the price of energy as JSON documents show it."""
 
     result: SimulationResult
     metrics: dict[str, Value]
-    price_per_kwh: float | None = None
+    price_per_kwh: float | str | None = None
 
     @property
     def policy(self) -> str:
@@ -44,19 +45,22 @@ def run_policies(
     policies: Sequence[str],
     config: SimulationConfig,
     *,
-    price_per_kwh: float | None = None,
+    price_per_kwh: Price | None = None,
 ) -> list[PolicyRun]:
     """Simulate each policy on the same jobs, with progress. A policy named twice runs once.
 
     Raises:
-        InputError: before anything is simulated if a policy's name is wrong.
+        InputError: before anything is simulated if a policy's name or the price is wrong.
     """
+    tariff = None if price_per_kwh is None else parse_tariff(price_per_kwh)
+    price = None if tariff is None else tariff.document
     specs = {spec.name: spec for spec in map(parse_policy, policies)}
     runs = []
     with show_progress(len(workload), len(specs)) as progress:
         for name, spec in specs.items():
             result = simulate(workload, cluster, spec, config, progress=progress.start_run(name))
-            runs.append(PolicyRun(result, result.metrics(price_per_kwh), price_per_kwh))
+            metrics = compute_metrics(workload, cluster, result.schedule, price_per_kwh=tariff, config=config)
+            runs.append(PolicyRun(result, metrics, price))
     return runs
 
 
@@ -85,6 +89,7 @@ def comparison_document(
                 "policy": run.policy,
                 "metrics": {name: run.metrics[name] for name in metrics or run.metrics},
                 "dropped_jobs": len(run.result.dropped),
+                "counters": dict(run.result.counters),
                 "schedule_hash": run.result.schedule.hash(),
             }
             for run in runs
@@ -105,6 +110,7 @@ def policy_document(source: str, run: PolicyRun) -> dict[str, Any]:
         "settings": result.config.model_dump(mode="json"),
         "price_per_kwh": run.price_per_kwh,
         "dropped_jobs": len(result.dropped),
+        "counters": dict(result.counters),
         "dropped_rows": result.workload.frame["row"].gather(result.dropped).to_list(),
         "schedule_hash": result.schedule.hash(),
         "metrics": run.metrics,
@@ -136,14 +142,26 @@ def write_results(
     for folder, run in zip(_folders(runs), runs, strict=True):
         home = directory / folder
         make_directory(home)
-        table = run.result.table()
-        with atomic_write(home / "schedule.parquet") as path:
-            table.write_parquet(path)
-        if csv:
-            with atomic_write(home / "schedule.csv") as path:
-                _without_lists(table).write_csv(path)
+        _write_table(home / "schedule", run.result.table(), csv=csv)
+        if run.result.schedule.runs is not None:
+            _write_table(home / "runs", _run_table(run.result), csv=csv)
         _write_json(home / "metrics.json", policy_document(source, run))
     _write_json(directory / "results.json", comparison_document(source, runs, (), report))
+
+
+def _run_table(result: SimulationResult) -> pl.DataFrame:
+    """The runs, each with the row of the trace that its job is, as in the table of the schedule."""
+    runs = result.schedule.run_frame()
+    row = result.workload.frame["row"].gather(runs["job"])
+    return runs.drop("job").insert_column(1, row)
+
+
+def _write_table(path: Path, table: pl.DataFrame, *, csv: bool) -> None:
+    with atomic_write(path.with_name(f"{path.name}.parquet")) as temporary:
+        table.write_parquet(temporary)
+    if csv:
+        with atomic_write(path.with_name(f"{path.name}.csv")) as temporary:
+            _without_lists(table).write_csv(temporary)
 
 
 def _write_json(path: Path, document: dict[str, Any]) -> None:

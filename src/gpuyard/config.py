@@ -1,6 +1,7 @@
 """Settings of a simulation. Defaults live here and nowhere else."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -93,8 +94,10 @@ class SimulationConfig(BaseModel):
             if value is not None and needed is None:
                 raise ValueError(f"{name} has no effect without {needs}; give both or neither")
         levels = self.tiresias_levels_gpu_s
-        if any(low >= high for low, high in zip(levels, levels[1:], strict=False)):
-            raise ValueError(f"tiresias_levels_gpu_s must ascend, but is {', '.join(f'{x:g}' for x in levels)}")
+        if any(low >= high for low, high in pairwise(levels)):
+            raise ValueError(
+                f"tiresias_levels_gpu_s must ascend, but is {', '.join(f'{x:g}' for x in levels)}"
+            )
         return self
 
     @property

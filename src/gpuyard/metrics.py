@@ -8,13 +8,17 @@ import numpy as np
 import polars as pl
 
 from gpuyard.cluster import Cluster
+from gpuyard.config import SimulationConfig
+from gpuyard.energy import Energy
 from gpuyard.errors import InputError
 from gpuyard.outcomes import Floats, Ints, JobOutcomes, System, join
 from gpuyard.registry import register, registered, suggest
 from gpuyard.schedule import Schedule
+from gpuyard.tariff import Tariff, parse_tariff
 from gpuyard.workload import Workload
 
 Value = float | int | None
+Price = float | str | Tariff
 Direction = Literal["lower", "higher", "neutral"]
 
 STARVED_AFTER_S = 24 * 3600.0
@@ -35,11 +39,12 @@ GPU_CLASSES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a metric is computed from: the jobs (all, or one class), the whole system, the price of energy."""
+    """What a metric is computed from: the jobs (all or one class), the whole system, energy and its price."""
 
     jobs: JobOutcomes
     system: System
-    price_per_kwh: float | None = None
+    energy: Energy
+    tariff: Tariff | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,12 @@ def metrics() -> Mapping[str, Metric]:
 
 
 def compute_metrics(
-    workload: Workload, cluster: Cluster, schedule: Schedule, *, price_per_kwh: float | None = None
+    workload: Workload,
+    cluster: Cluster,
+    schedule: Schedule,
+    *,
+    price_per_kwh: Price | None = None,
+    config: SimulationConfig | None = None,
 ) -> dict[str, Value]:
     """Every metric of a schedule.
 
@@ -89,12 +99,20 @@ def compute_metrics(
         workload: The jobs. Those that the schedule lacks count as not completed.
         cluster: The cluster that they ran on.
         schedule: Where and when they ran.
-        price_per_kwh: Price of energy, in any currency; without it ``energy_cost`` is None.
+        price_per_kwh: Price of energy, in any currency, or prices by hour of the day, as ``parse_tariff``
+            takes them; without it ``energy_cost`` is None.
+        config: Settings of the simulation; without them nodes do not sleep.
 
     Returns:
         Values by name; None where the inputs do not tell, such as energy without watts.
+
+    Raises:
+        InputError: for a price that cannot be read.
     """
-    outcome = Outcome(*join(workload, cluster, schedule), price_per_kwh)
+    tariff = None if price_per_kwh is None else parse_tariff(price_per_kwh)
+    jobs, system = join(workload, cluster, schedule)
+    energy = Energy(system, config.sleep_after_s if config else None, workload.metadata.epoch_s)
+    outcome = Outcome(jobs, system, energy, tariff)
     return {name: entry.compute(outcome) for name, entry in metrics().items()}
 
 
@@ -119,6 +137,7 @@ def compute_breakdown(workload: Workload, cluster: Cluster, schedule: Schedule, 
     """
     labels, code = _classify(workload.frame, by)
     jobs, system = join(workload, cluster, schedule)
+    energy = Energy(system)  # no class has any of its own
     submitted = np.bincount(code, minlength=len(labels))
     has_deadline = workload.frame["deadline_s"].is_not_null().to_numpy()
     deadlines = np.bincount(code[has_deadline], minlength=len(labels))
@@ -127,7 +146,7 @@ def compute_breakdown(workload: Workload, cluster: Cluster, schedule: Schedule, 
     entries = np.split(np.argsort(ran, kind="stable"), ends[:-1])
     rows: list[dict[str, str | Value]] = []
     for label, members, total, due in zip(labels, entries, submitted, deadlines, strict=True):
-        outcome = Outcome(jobs.subset(members, submitted=int(total), deadlines=int(due)), system)
+        outcome = Outcome(jobs.subset(members, submitted=int(total), deadlines=int(due)), system, energy)
         values = {entry.name: entry.compute(outcome) for entry in metrics().values() if entry.per_class}
         rows.append({"class": label, "jobs": int(total), **values})
     return pl.DataFrame(rows, infer_schema_length=None).with_columns(
@@ -160,7 +179,7 @@ _STATISTICS = {
     "max": "largest",
 }
 _COLUMNS = {
-    "wait_s": ("s", "time from submit to first start"),
+    "wait_s": ("s", "time from submit to first begin"),
     "jct_s": ("s", "job completion time, from submit to finish"),
     "slowdown": ("1", "completion time / run time at speed 1"),
     "bounded_slowdown": ("1", "max(1, completion time / max(run time at speed 1, 10 s))"),
@@ -252,30 +271,34 @@ def _completion_rate(outcome: Outcome) -> Value:
 
 @metric("mean_queue_length", "jobs", "lower", "time mean of the number of waiting jobs")
 def _mean_queue_length(outcome: Outcome) -> Value:
-    return _ratio(float(outcome.jobs.wait_s.sum()), outcome.system.makespan_s)
+    return _ratio(float(outcome.jobs.queued_s.sum()), outcome.system.makespan_s)
 
 
 @metric(
     "energy_kwh",
     "kWh",
     "lower",
-    "nodes' idle draw, and each GPU's peak draw while in use, else idle",
+    "nodes' idle draw and each GPU's peak draw in use, else idle; less asleep, none when down",
     per_class=False,
 )
 def _energy(outcome: Outcome) -> Value:
-    return outcome.system.energy_kwh
+    return outcome.energy.kwh
 
 
-@metric("energy_cost", "currency", "lower", "energy x price per kWh", per_class=False)
+@metric("energy_cost", "currency", "lower", "energy x price per kWh, by time of day", per_class=False)
 def _energy_cost(outcome: Outcome) -> Value:
-    energy_kwh, price = outcome.system.energy_kwh, outcome.price_per_kwh
-    return None if energy_kwh is None or price is None else energy_kwh * price
+    return None if outcome.tariff is None else outcome.energy.cost(outcome.tariff)
 
 
 @metric("energy_per_job_kwh", "kWh", "lower", "energy / completed jobs", per_class=False)
 def _energy_per_job(outcome: Outcome) -> Value:
-    energy_kwh = outcome.system.energy_kwh
+    energy_kwh = outcome.energy.kwh
     return None if energy_kwh is None else _ratio(energy_kwh, int(outcome.jobs.completed.sum()))
+
+
+@metric("asleep_node_h", "node-h", "neutral", "time that nodes were asleep", per_class=False)
+def _asleep(outcome: Outcome) -> Value:
+    return outcome.energy.asleep_s / 3600 if len(outcome.jobs) else None
 
 
 @metric("jain_fairness", "1", "higher", "Jain's index of users' mean bounded slowdowns; 1 if all are equal")
@@ -304,12 +327,22 @@ def _deadline_miss_rate(outcome: Outcome) -> Value:
 
 @metric("preemptions", "stops", "lower", "times that a running job was stopped to run on later")
 def _preemptions(outcome: Outcome) -> Value:
-    return 0  # every run in a Schedule is one piece
+    return int(outcome.jobs.preemptions.sum())
 
 
-@metric("lost_gpu_h", "GPU-h", "lower", "GPU time of work that had to be done again")
+@metric("failed_runs", "runs", "lower", "times that a node failed under a running job")
+def _failed_runs(outcome: Outcome) -> Value:
+    return int(outcome.jobs.failed_runs.sum())
+
+
+@metric("lost_gpu_h", "GPU-h", "lower", "GPU time, at speed 1, of work that had to be done again")
 def _lost_gpu_h(outcome: Outcome) -> Value:
-    return 0.0  # every run in a Schedule is one piece
+    return float(outcome.jobs.lost_gpu_s.sum()) / 3600
+
+
+@metric("overhead_gpu_h", "GPU-h", "lower", "GPU time held without progress: waking, restore, checkpoint")
+def _overhead_gpu_h(outcome: Outcome) -> Value:
+    return float(outcome.jobs.overhead_gpu_s.sum()) / 3600
 
 
 @metric("starved_jobs", "jobs", "lower", "jobs that waited more than 24 h")

@@ -17,49 +17,22 @@ from gpuyard.errors import InputError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from gpuyard.config import SimulationConfig
     from gpuyard.workload import SynthConfig
 
     Model = TypeVar("Model", bound=BaseModel)
 
-
-@Parameter(name="*", group="Simulation")
-@dataclass(frozen=True)
-class SimulationOptions:
-    """Settings of a simulation; every policy runs under the same ones."""
-
-    estimates: Annotated[
-        Literal["exact", "requested", "noisy", "none"] | None,
-        Parameter(help="What policies are told about run times. (default: exact)"),
-    ] = None
-    noise_sigma: Annotated[
-        float | None, Parameter(help="Spread of the error of noisy estimates, in logarithms. (default: 1.0)")
-    ] = None
-    seed: Annotated[int | None, Parameter(help="Key of every random draw. (default: 0)")] = None
-    kill_at_estimate: Annotated[
-        bool | None,
-        Parameter(help="End a job when it has run as long as its estimate. (default: False)", negative=()),
-    ] = None
-    locality_penalty: Annotated[
-        float | None,
-        Parameter(help="Slow-down of a gang on twice the fewest nodes: 0.2 = 20 %. (default: 0.0)"),
-    ] = None
-    usage_half_life_s: Annotated[
-        float | None,
-        Parameter(name="--usage-half-life", help="Half-life of usage in fair-share, s. (default: 604800.0)"),
-    ] = None
-    oversize: Annotated[
-        Literal["error", "drop"] | None,
-        Parameter(
-            help="Jobs that can never run on the cluster: refuse, or leave out and report. (default: error)"
-        ),
-    ] = None
-
-    def config(self) -> SimulationConfig:
-        """The settings as the simulator takes them."""
-        from gpuyard.config import SimulationConfig
-
-        return validated(SimulationConfig, given_options(self))
+WITHOUT_UNIT = {
+    "tiresias_levels_gpu_s": "tiresias_levels",
+    "power_cap_w": "power_cap",
+    **{
+        f"{name}_s": name
+        for name in (
+            *("usage_half_life", "max_age", "reschedule", "min_run", "checkpoint", "restore", "starvation"),
+            *("node_mtbf", "node_mttr", "checkpoint_every", "sleep_after", "wake"),
+        )
+    },
+}
+"""Settings whose option leaves out the unit, which its help states."""
 
 
 @Parameter(name="*", group="Jobs")
@@ -146,7 +119,7 @@ class SynthOptions:
         return validated(SynthConfig, given)
 
 
-def given_options(options: SimulationOptions | SynthOptions) -> dict[str, Any]:
+def given_options(options: Any) -> dict[str, Any]:
     """Those that were given, by field."""
     return {name: value for name, value in asdict(options).items() if value is not None}
 
@@ -171,8 +144,9 @@ def validated(model: type[Model], given: dict[str, Any]) -> Model:
 
 def option_name(name: str) -> str:
     """How a field is written on the command line."""
-    special = {"usage_half_life_s": "--usage-half-life", "cluster_gpus": "the GPUs of --cluster"}
-    return special.get(name, f"--{name.replace('_', '-')}")
+    if name == "cluster_gpus":
+        return "the GPUs of --cluster"
+    return f"--{WITHOUT_UNIT.get(name, name).replace('_', '-')}"
 
 
 def parse_mix(option: str, text: str) -> list[tuple[float, float]]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpuyard import _core
 from gpuyard.cluster import UNLIMITED, Cluster
-from gpuyard.schedule import STATUS_NAMES, Schedule
+from gpuyard.schedule import RUN_ENDINGS, STATUS_NAMES, Runs, Schedule
 from gpuyard.workload import Workload
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,8 @@ class JobOutcomes:
     Attributes:
         submitted: Jobs in the workload (or in a class of it).
         deadlines: How many of them have a deadline.
-        wait_s: First start minus submit.
+        wait_s: First begin minus submit.
+        queued_s: Time in the system while none of its runs held anything.
         jct_s: Finish minus submit.
         slowdown: jct / run time at speed 1.
         bounded_slowdown: max(1, jct / max(run time at speed 1, 10 s)).
@@ -38,6 +39,10 @@ class JobOutcomes:
         flops_s: The same, weighted by the speed of the GPUs' types.
         cpu_s: CPU-seconds held on nodes whose CPUs are given.
         memory_mib_s: MiB-seconds held on nodes whose memory is given.
+        overhead_gpu_s: GPU-seconds held without progress, by fraction for a shared GPU.
+        lost_gpu_s: GPU-seconds at speed 1 of work that was lost.
+        preemptions: Runs that were stopped.
+        failed_runs: Runs that a failing node ended.
         user: Number of the job's user.
         completed: Whether it ended as completed.
         met_deadline: Whether it has a deadline and completed by it.
@@ -47,6 +52,7 @@ class JobOutcomes:
     submitted: int
     deadlines: int
     wait_s: Floats
+    queued_s: Floats
     jct_s: Floats
     slowdown: Floats
     bounded_slowdown: Floats
@@ -55,6 +61,10 @@ class JobOutcomes:
     flops_s: Floats
     cpu_s: Floats
     memory_mib_s: Floats
+    overhead_gpu_s: Floats
+    lost_gpu_s: Floats
+    preemptions: Ints
+    failed_runs: Ints
     user: NDArray[np.int32]
     completed: Flags
     met_deadline: Flags
@@ -96,14 +106,25 @@ class Nodes:
     gpu_idle_w: Floats
     gpu_peak_w: Floats
     idle_w: Floats
+    sleep_w: Floats
 
 
 @dataclass(frozen=True)
 class System:
-    """The cluster from the first submit to the last finish of the jobs that ran."""
+    """The cluster from the first submit to the last finish of the jobs that ran.
+
+    Attributes:
+        nodes: The cluster's nodes.
+        schedule: When and where jobs ran.
+        pieces: The schedule's runs.
+        gpu_milli: Of each run, thousandths of a GPU.
+        from_us: First submit.
+        to_us: Last finish.
+    """
 
     nodes: Nodes
     schedule: Schedule
+    pieces: Runs
     gpu_milli: NDArray[np.int32]
     from_us: int
     to_us: int
@@ -136,34 +157,19 @@ class System:
     @cached_property
     def time_means(self) -> tuple[float, float, Floats]:
         """Load imbalance, fragmentation, and of each node the µs in which its shared GPUs were in use."""
-        plan = self.schedule
+        runs = self.pieces
         return _core.time_means(
-            plan.start_us,
-            plan.end_us,
-            plan.node_offset,
-            plan.node,
-            plan.node_gpus,
-            plan.gpu_index,
+            runs.taken_us,
+            runs.released_us,
+            runs.node_offset,
+            runs.node,
+            runs.node_gpus,
+            runs.gpu_index,
             self.gpu_milli,
             self.nodes.gpus,
             self.from_us,
             self.to_us,
         )
-
-    @cached_property
-    def energy_kwh(self) -> float | None:
-        """Nodes' idle draw and GPUs' peak or idle draw; None if a GPU's watts, or all watts, are unknown."""
-        nodes, plan = self.nodes, self.schedule
-        has_gpus = nodes.gpus > 0
-        gpu_idle_w = np.where(has_gpus, nodes.gpu_idle_w, 0.0)
-        gpu_extra_w = np.where(has_gpus, nodes.gpu_peak_w - nodes.gpu_idle_w, 0.0)
-        whole = np.where(plan.gpu_index < 0, plan.end_us - plan.start_us, 0)
-        held_us = plan.node_gpus * np.repeat(whole, np.diff(plan.node_offset))
-        busy_s = (np.bincount(plan.node, held_us, len(nodes.gpus)) + self.time_means[2]) / 1e6
-        idle_j = (nodes.idle_w + nodes.gpus * gpu_idle_w).sum() * self.makespan_s
-        joules = float(idle_j + (gpu_extra_w * busy_s).sum())
-        watts_given = gpu_idle_w.any() or gpu_extra_w.any() or nodes.idle_w.any()
-        return joules / 3.6e6 if watts_given and not np.isnan(joules) else None
 
 
 def join(workload: Workload, cluster: Cluster, schedule: Schedule) -> tuple[JobOutcomes, System]:
@@ -174,6 +180,7 @@ def join(workload: Workload, cluster: Cluster, schedule: Schedule) -> tuple[JobO
     submit_us = _microseconds(ran["submit_s"])
     duration_us = np.maximum(_microseconds(ran["duration_s"]), 1)
     gpu_milli = ran["gpu_milli"].to_numpy().astype(np.int32, copy=False)
+    pieces = schedule.pieces()
     user = _codes(ran["user"])
     jct_us = schedule.end_us - submit_us
     active = _core.users_active(user, submit_us, schedule.end_us)
@@ -183,18 +190,22 @@ def join(workload: Workload, cluster: Cluster, schedule: Schedule) -> tuple[JobO
         submitted=len(frame),
         deadlines=len(frame) - frame["deadline_s"].null_count(),
         wait_s=(schedule.start_us - submit_us) / 1e6,
+        queued_s=(jct_us - _per_job(pieces, pieces.released_us - pieces.taken_us, len(ran))) / 1e6,
         jct_s=jct_us / 1e6,
         slowdown=jct_us / duration_us,
         bounded_slowdown=np.maximum(jct_us / np.maximum(duration_us, BOUND_US), 1.0),
         finish_time_fairness=jct_us / (duration_us * np.maximum(active, 1)),
-        **_use(ran, nodes, schedule, gpu_milli),
+        **_use(ran, nodes, pieces, gpu_milli),
+        **_waste(ran, pieces, gpu_milli),
+        preemptions=_count(pieces, "stopped", len(ran)),
+        failed_runs=_count(pieces, "failed", len(ran)),
         user=user,
         completed=completed,
         met_deadline=completed & (schedule.end_us <= deadline_us),
         backfilled=schedule.backfilled,
     )
     from_us, to_us = (int(submit_us.min()), int(schedule.end_us.max())) if len(schedule) else (0, 0)
-    return jobs, System(nodes, schedule, gpu_milli, from_us, to_us)
+    return jobs, System(nodes, schedule, pieces, gpu_milli[pieces.entry], from_us, to_us)
 
 
 def _codes(names: pl.Series) -> NDArray[np.int32]:
@@ -207,35 +218,56 @@ def _microseconds(seconds: pl.Series) -> Ints:
     return np.rint(seconds.to_numpy() * 1e6).astype(np.int64)
 
 
-def _use(
-    ran: pl.DataFrame, nodes: Nodes, schedule: Schedule, gpu_milli: NDArray[np.int32]
-) -> dict[str, Floats]:
+def _per_job(runs: Runs, amount: Floats | Ints, jobs: int) -> Floats:
+    """The sum over the runs of each job."""
+    return np.bincount(runs.entry, amount, jobs).astype(np.float64, copy=False)
+
+
+def _count(runs: Runs, ending: str, jobs: int) -> Ints:
+    """How many runs of each job ended so."""
+    return np.bincount(runs.entry[runs.ending == RUN_ENDINGS.index(ending)], minlength=jobs)
+
+
+def _use(ran: pl.DataFrame, nodes: Nodes, runs: Runs, gpu_milli: NDArray[np.int32]) -> dict[str, Floats]:
     """What each job held of GPUs, GPU speed, CPUs and memory, times how long."""
-    entry = np.repeat(np.arange(len(schedule)), np.diff(schedule.node_offset))
-    run_s = (schedule.end_us - schedule.start_us) / 1e6
-    gpus = schedule.node_gpus * (gpu_milli / 1000)[entry]
+    run = np.repeat(np.arange(len(runs)), np.diff(runs.node_offset))
+    job = runs.entry[run]
+    held_s = (runs.released_us - runs.taken_us) / 1e6
+    gpus = runs.node_gpus * (gpu_milli / 1000)[job]
 
     def held(amount: Floats) -> Floats:
-        return np.bincount(entry, amount, len(schedule)) * run_s
+        return _per_job(runs, np.bincount(run, amount, len(runs)) * held_s, len(ran))
 
     def share(column: str, capacity: Ints) -> Floats:
         """With k of its G GPUs on a node a gang takes ceil(total * k / G) there; other jobs have one node."""
-        total = ran[column].to_numpy().astype(np.int64)[entry]
-        gang = np.maximum(ran["gpus"].to_numpy()[entry], 1)
-        taken = -(-total * np.maximum(schedule.node_gpus, 1) // gang)
-        return np.where(capacity[schedule.node] < UNLIMITED, taken, 0).astype(np.float64)
+        total = ran[column].to_numpy().astype(np.int64)[job]
+        gang = np.maximum(ran["gpus"].to_numpy()[job], 1)
+        taken = -(-total * np.maximum(runs.node_gpus, 1) // gang)
+        return np.where(capacity[runs.node] < UNLIMITED, taken, 0).astype(np.float64)
 
     return {
         "gpu_s": held(gpus),
-        "flops_s": held(gpus * nodes.speed[schedule.node]),
+        "flops_s": held(gpus * nodes.speed[runs.node]),
         "cpu_s": held(share("cpus", nodes.cpus)),
         "memory_mib_s": held(share("memory_mib", nodes.memory_mib)),
+    }
+
+
+def _waste(ran: pl.DataFrame, runs: Runs, gpu_milli: NDArray[np.int32]) -> dict[str, Floats]:
+    """GPU time of each job that it held without progress, and that of lost work."""
+    size = ran["gpus"].to_numpy() * (gpu_milli / 1000)
+    restore_us = np.minimum(runs.restore_us, runs.stop_us - runs.begin_us)  # a stop may cut it short
+    idle_us = (runs.begin_us - runs.taken_us) + restore_us + (runs.released_us - runs.stop_us)
+    return {
+        "overhead_gpu_s": _per_job(runs, idle_us, len(ran)) * size / 1e6,
+        "lost_gpu_s": _per_job(runs, runs.lost_us, len(ran)) * size / 1e6,
     }
 
 
 def _nodes(cluster: Cluster) -> Nodes:
     columns = cluster.node_columns()
     types = cluster.gpu_types
+    counts = [group.count for group in cluster.nodes]
 
     def by_type(values: list[float | None]) -> Floats:
         by_number: Floats = np.array(values, np.float64)
@@ -248,5 +280,6 @@ def _nodes(cluster: Cluster) -> Nodes:
         memory_mib=columns["memory_mib"],
         gpu_idle_w=by_type([gpu_type.idle_w for gpu_type in types]),
         gpu_peak_w=by_type([gpu_type.peak_w for gpu_type in types]),
-        idle_w=np.repeat([group.idle_w for group in cluster.nodes], [group.count for group in cluster.nodes]),
+        idle_w=np.repeat([group.idle_w for group in cluster.nodes], counts),
+        sleep_w=np.repeat([group.sleep_w for group in cluster.nodes], counts),
     )

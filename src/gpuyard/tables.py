@@ -185,6 +185,7 @@ def comparison_notes(source: str, results: Sequence[Any]) -> tuple[str, list[str
         "exact": "exact (policies know true run times)",
         "requested": "as users requested",
         "noisy": f"noisy (sigma {config.noise_sigma:g}, seed {config.seed})",
+        "history": "predicted from finished jobs",
         "none": "none",
     }
     machines = f"{plural(cluster.node_count, 'node')}, {plural(cluster.total_gpus, 'GPU')}"
@@ -196,7 +197,16 @@ def comparison_notes(source: str, results: Sequence[Any]) -> tuple[str, list[str
     jobs, elapsed_s = sum(len(result.schedule) for result in results), sum(r.elapsed_s for r in results)
     speed = f"{plural(jobs, 'job')} simulated in {duration(elapsed_s)} ({rough(jobs / elapsed_s)} jobs/s)."
     best = [f"{MARK} best of the column. {speed}"] if len(results) > 1 else [speed]
-    return heading, [*_dropped_notes(results), *best]
+    return heading, [*_dropped_notes(results), *_counter_notes(results), *best]
+
+
+def _counter_notes(results: Sequence[Any]) -> list[str]:
+    """What policies counted that are not native, such as fallbacks of a solver."""
+    return [
+        f"{result.policy}: " + ", ".join(f"{name} {count:,}" for name, count in result.counters.items()) + "."
+        for result in results
+        if result.counters
+    ]
 
 
 def _dropped_notes(results: Sequence[Any]) -> list[str]:
@@ -295,6 +305,38 @@ def named_table(kind: str, entries: Iterable[tuple[str, str]]) -> Table:
     table.columns[0].no_wrap = True
     for name, what in entries:
         table.add_row(Text(name, style="bold"), Text(what))
+    return table
+
+
+def rule_table(kind: str, rules: Iterable[Any]) -> Table:
+    """Rules of a kind (``gpuyard.policies.heuristics.Heuristic``, or functions), and what they need."""
+    table = plain_table(kind, "what it is", "needs", "source")
+    table.columns[0].no_wrap = True
+    table.columns[3].style = "dim"
+    for rule in rules:
+        needs = [
+            word
+            for word, field in (("estimates", "uses_estimates"), ("preemption", "preempts"))
+            if getattr(rule, field, False)
+        ]
+        name = getattr(rule, "name", getattr(rule, "__name__", "?"))
+        summary = getattr(rule, "summary", (getattr(rule, "__doc__", "") or "").partition("\n")[0])
+        table.add_row(
+            Text(name, style="bold"), Text(summary), Text(", ".join(needs)), Text(getattr(rule, "source", ""))
+        )
+    return table
+
+
+def wait_table(waits: Iterable[Any], reasons: Mapping[str, str]) -> Table:
+    """Why a job waited (``gpuyard.explain.Span``), in order of time."""
+    table = plain_table("from", "for", "waited because", "in detail", right=(0, 1))
+    for span in waits:
+        table.add_row(
+            duration(span.from_s),
+            duration(span.to_s - span.from_s),
+            Text(reasons[span.reason], style="bold"),
+            Text(span.detail),
+        )
     return table
 
 

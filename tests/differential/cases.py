@@ -6,7 +6,7 @@ All submit times lie on whole microseconds, and every job can start on the empty
 """
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from reference_simulator import (
     BACKFILLS,
@@ -19,6 +19,7 @@ from reference_simulator import (
     Node,
     Policy,
     Settings,
+    Watts,
     can_ever_start,
 )
 
@@ -41,6 +42,8 @@ class Case:
     jobs: list[Job]
     policy: Policy
     settings: Settings
+    watts: Watts = field(default_factory=dict)
+    history: list[Job] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -258,6 +261,7 @@ def runnable_jobs(
     speeds: dict[str, float],
     policy: Policy,
     settings: Settings,
+    watts: Watts | None = None,
 ) -> list[Job]:
     """So many jobs, all submitted at 0, each of which can start on the empty cluster."""
     rows = rng.sample(range(10 * count), count) if mix.rows else [None] * count
@@ -267,7 +271,8 @@ def runnable_jobs(
         original_row = position if row is None else row
         for _ in range(20):
             job = replace(random_job(rng, mix, nodes), row=row)
-            if can_ever_start(nodes, speeds, job, original_row, policy.placement, settings.seed):
+            how = (policy.placement, settings.seed, settings, watts)
+            if can_ever_start(nodes, speeds, job, original_row, *how):
                 break
         else:
             job = replace(last_resort, row=row)

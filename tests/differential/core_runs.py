@@ -7,23 +7,42 @@ from gpuyard import _core
 from gpuyard.cluster import Cluster, GpuType, NodeGroup
 from gpuyard.config import SimulationConfig
 from gpuyard.policies.base import Express, PolicySpec
-from gpuyard.schedule import STATUS_NAMES, Schedule
+from gpuyard.schedule import RUN_ENDINGS, STATUS_NAMES, Schedule
 from gpuyard.simulate import simulate
 from gpuyard.workload import Workload, make_workload
 from gpuyard.workload.schema import SCHEMA
-from reference_simulator import Outcome
+from reference_simulator import Job, Outcome, Run
 
 
 def cluster_of(case: Case) -> Cluster:
-    types = tuple(GpuType(name=name, speed=speed) for name, speed in case.speeds.items())
+    names = dict.fromkeys([*case.speeds, *case.watts])
+    types = tuple(
+        GpuType(
+            name=name,
+            speed=case.speeds.get(name, 1.0),
+            idle_w=case.watts[name][0] if name in case.watts else None,
+            peak_w=case.watts[name][1] if name in case.watts else None,
+        )
+        for name in names
+    )
     nodes = tuple(
         NodeGroup(
-            gpus=node.gpus, type=node.type, cpus=node.cpus, memory_mib=node.memory_mib, owner=node.owner
+            gpus=node.gpus,
+            type=node.type,
+            cpus=node.cpus,
+            memory_mib=node.memory_mib,
+            owner=node.owner,
+            idle_w=node.idle_w,
         )
         if node.gpus or node.cpus is not None
         # A node without GPUs must state its CPUs; unlimited ones are 2^40.
         else NodeGroup(
-            gpus=0, type=node.type, cpus=_core.UNLIMITED, memory_mib=node.memory_mib, owner=node.owner
+            gpus=0,
+            type=node.type,
+            cpus=_core.UNLIMITED,
+            memory_mib=node.memory_mib,
+            owner=node.owner,
+            idle_w=node.idle_w,
         )
         for node in case.nodes
     )
@@ -31,6 +50,14 @@ def cluster_of(case: Case) -> Cluster:
 
 
 def workload_of(case: Case) -> Workload:
+    return _workload(case.jobs, case.settings.origin_s)
+
+
+def history_of(case: Case) -> Workload | None:
+    return _workload(case.history, 0.0) if case.history else None
+
+
+def _workload(jobs: list[Job], origin_s: float) -> Workload:
     rows = [
         {
             "submit_s": job.submit_s,
@@ -47,10 +74,10 @@ def workload_of(case: Case) -> Workload:
             "deadline_s": job.deadline_s,
             "row": position if job.row is None else job.row,
         }
-        for position, job in enumerate(case.jobs)
+        for position, job in enumerate(jobs)
     ]
     schema = {name: SCHEMA[name] for name in rows[0]}
-    return make_workload(pl.DataFrame(rows, schema=schema), origin_s=case.settings.origin_s)
+    return make_workload(pl.DataFrame(rows, schema=schema), origin_s=origin_s)
 
 
 def policy_of(case: Case) -> PolicySpec:
@@ -61,34 +88,64 @@ def policy_of(case: Case) -> PolicySpec:
 def config_of(case: Case) -> SimulationConfig:
     settings = case.settings
     told_nothing = settings.estimates == "requested" and all(job.estimate_s is None for job in case.jobs)
-    return SimulationConfig(
-        # The API refuses `requested` where nobody requested anything; a scheduler sees the same under `none`.
-        estimates="none" if told_nothing else settings.estimates,
-        noise_sigma=settings.noise_sigma,
-        seed=settings.seed,
-        kill_at_estimate=settings.kill_at_estimate,
-        locality_penalty=settings.locality_penalty,
-        usage_half_life_s=settings.usage_half_life_s,
-    )
+    values = {name: getattr(settings, name) for name in SimulationConfig.model_fields if hasattr(settings, name)}
+    # The API refuses `requested` where nobody requested anything; a scheduler sees the same under `none`.
+    return SimulationConfig(**values | {"estimates": "none" if told_nothing else settings.estimates})
+
+
+def schedule_of(case: Case) -> Schedule:
+    return simulate(
+        workload_of(case), cluster_of(case), policy_of(case), config_of(case), history=history_of(case)
+    ).schedule
 
 
 def run_core(case: Case) -> list[Outcome]:
-    return outcomes(simulate(workload_of(case), cluster_of(case), policy_of(case), config_of(case)).schedule)
+    return outcomes(schedule_of(case))
 
 
 class StepByStep:
     """The same native policy, asked for one decision at a time on a snapshot."""
 
     def __init__(self, policy: PolicySpec) -> None:
+        self.preempts = policy.preempts
         self.policy = policy.compile()
 
     def decide(self, snapshot: _core.Snapshot) -> _core.Decision:
         return _core.decide(snapshot, self.policy)
 
 
-def run_core_by_snapshots(case: Case) -> list[Outcome]:
+def schedule_by_snapshots(case: Case) -> Schedule:
     policy = StepByStep(policy_of(case))
-    return outcomes(simulate(workload_of(case), cluster_of(case), policy, config_of(case)).schedule)
+    return simulate(
+        workload_of(case), cluster_of(case), policy, config_of(case), history=history_of(case)
+    ).schedule
+
+
+def run_core_by_snapshots(case: Case) -> list[Outcome]:
+    return outcomes(schedule_by_snapshots(case))
+
+
+def runs(schedule: Schedule) -> list[Run]:
+    pieces = schedule.pieces()
+    answer = []
+    for i in range(len(pieces)):
+        at = slice(pieces.node_offset[i], pieces.node_offset[i + 1])
+        nodes = tuple(zip(pieces.node[at].tolist(), pieces.node_gpus[at].tolist(), strict=True))
+        answer.append(
+            Run(
+                job=int(pieces.entry[i]),
+                taken_us=int(pieces.taken_us[i]),
+                begin_us=int(pieces.begin_us[i]),
+                stop_us=int(pieces.stop_us[i]),
+                released_us=int(pieces.released_us[i]),
+                ending=RUN_ENDINGS[pieces.ending[i]],
+                restore_us=int(pieces.restore_us[i]),
+                lost_us=int(pieces.lost_us[i]),
+                nodes=nodes,
+                gpu_index=int(pieces.gpu_index[i]),
+            )
+        )
+    return sorted(answer, key=lambda run: (run.begin_us, run.job))
 
 
 def outcomes(schedule: Schedule) -> list[Outcome]:

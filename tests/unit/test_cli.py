@@ -13,7 +13,8 @@ import pytest
 
 from gpuyard import cli, comparison, doctor
 from gpuyard.config import SimulationConfig
-from gpuyard.options import SimulationOptions, SynthOptions
+from gpuyard.options import SynthOptions
+from gpuyard.simulation_options import SimulationOptions
 from gpuyard.registry import lookup, registered
 from gpuyard.workload import SynthConfig, read_workload
 from gpuyard.workload.generators import preset_workloads
@@ -101,6 +102,10 @@ BAD_ARGUMENTS = {
     "an unknown option": (["simulate", "demo", "--polcy", "fifo"], ["Did you mean --policy"]),
     "an unknown command": (["simulat", "demo"], ['Did you mean "simulate"']),
     "a price below 0": (["simulate", "demo", "--energy-price", "-1"], ["--energy-price -1"]),
+    "prices that leave hours out": (
+        ["simulate", "demo", "--energy-price", "0-7:0.1,8-24:0.2"],
+        ["--energy-price 0-7:0.1,8-24:0.2", "begins at hour 8, expected 7"],
+    ),
     "more GPUs than there is memory for": (
         ["simulate", "demo", "--cluster", "1000000x1000000"],
         ["1,000,000,000,000 GPUs", "100,000,000"],
@@ -363,6 +368,18 @@ def test_a_price_of_energy_gives_its_cost(run: Run, tmp_path: Path) -> None:
     assert "energy x price per kWh" in out
     _, out, _ = run(*arguments, "--policy", "fifo", "--policy", "sjf")
     assert "currency" in out or "energy" in out
+
+
+def test_prices_of_energy_by_hour_of_the_day(run: Run, tmp_path: Path) -> None:
+    tariff = "0-7:0.12,7-20:0.31,20-24:0.18"
+    arguments = ["simulate", "demo", "--cluster", "64x8:v100", "--energy-price", tariff]
+    _, out, _ = run(*arguments, "--out", tmp_path, "--json")
+    printed = document(out)
+    metrics = printed["results"][0]["metrics"]
+    assert 0.12 < metrics["energy_cost"] / metrics["energy_kwh"] < 0.31
+    assert printed["price_per_kwh"] == tariff
+    home = next(path for path in tmp_path.iterdir() if path.is_dir())
+    assert document((home / "metrics.json").read_text())["price_per_kwh"] == tariff
 
 
 # The other verbs

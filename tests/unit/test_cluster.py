@@ -157,6 +157,7 @@ groups = st.builds(
     rack=st.none() | labels,
     owner=st.none() | labels,
     idle_w=st.floats(0, 1e6),
+    sleep_w=st.floats(0, 1e6),
 )
 
 

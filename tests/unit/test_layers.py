@@ -13,20 +13,20 @@ PACKAGE = Path(__file__).parents[2] / "src" / "gpuyard"
 LAYERS = (
     ("_core", "errors", "registry", "files", "quantities", "charts", "web_page"),
     ("config", "cluster", "cluster_presets", "cluster_scaling", "workload"),
-    ("schedule", "outcomes", "metrics"),
-    ("policies", "simulate", "rewards"),
+    ("schedule", "outcomes", "energy", "tariff", "metrics"),
+    ("policies", "preparation", "simulate", "rewards"),
     ("env", "serve"),
     ("learn",),
     ("evaluate", "runs"),
-    ("report", "dashboard", "terminal", "tables", "comparison", "bench", "doctor", "demo", "options"),
-    ("shape_options", "workload_pages", "workload_tables"),
-    ("cli", "cli_generators", "cli_parts", "cli_survey", "cli_workload"),
+    ("report", "dashboard", "terminal", "tables", "comparison", "explain", "policy_survey", "bench", "doctor", "demo", "options"),
+    ("shape_options", "simulation_options", "workload_pages", "workload_tables"),
+    ("cli", "cli_generators", "cli_parts", "cli_policies", "cli_survey", "cli_workload"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 NEVER = {
     "serve": {"learn", "env"},
     "env": {"serve"},
-    "policies": {"simulate", "env"},
+    "policies": {"preparation", "simulate", "env"},
     "cluster": {"workload"},
 }
 """Pairs that the layers alone would allow."""

@@ -311,14 +311,14 @@ def test_a_snapshot_shows_no_true_duration() -> None:
     simulate(workload, "1x2", Looking("fifo"), SimulationConfig(estimates="requested"))
     snapshot = seen[2]
     assert {name for name in dir(snapshot) if not name.startswith("_")} == {
-        *("now_s", "queue", "running", "nodes", "nodes_of")
+        *("now_s", "queue", "running", "nodes", "nodes_of", "allowed_pools")
     }
     queue, running = snapshot.queue, snapshot.running
     assert set(queue) == {
         *("job", "submit_s", "wait_s", "estimate_s", "gpus", "gpu_milli", "cpus", "memory_mib"),
-        *("priority", "deadline_s", "user", "user_usage"),
+        *("priority", "deadline_s", "user", "user_usage", "attained_s", "queue"),
     }
-    assert set(running) == {"job", "expected_end_s"}
+    assert set(running) == {"job", "expected_end_s", "attained_s", "may_stop"}
     assert queue["job"].tolist() == [1, 2]
     assert running["expected_end_s"].tolist() == [200.0]
     assert snapshot.nodes_of(0) == [(0, 2)]
@@ -335,7 +335,7 @@ def test_nodes_of_a_job_that_does_not_run_are_an_error() -> None:
 
 
 def test_requested_estimates_that_nobody_gave_are_an_error() -> None:
-    with pytest.raises(InputError, match=r"has no estimate_s.*use exact, noisy or none"):
+    with pytest.raises(InputError, match=r"has no estimate_s.*use exact, noisy, history or none"):
         simulate(jobs((0, 1, 1)), "1x1", "sjf", SimulationConfig(estimates="requested"))
 
 

@@ -60,6 +60,16 @@ class PolicySpec:
         backfill = registered("backfill")[self.backfill]
         return bool(self.admission or backfill.uses_estimates or getattr(order, "uses_estimates", False))
 
+    @property
+    def is_optimised(self) -> bool:
+        """Whether jobs are placed by an optimiser, outside the native core."""
+        return self.placement == "milp"
+
+    @property
+    def preempts(self) -> bool:
+        """Whether it may stop running jobs."""
+        return bool(getattr(registered("order")[self.order], "preempts", False))
+
     def compile(self) -> "_core.Policy":
         """The policy as the native core runs it."""
         from gpuyard import _core
@@ -67,6 +77,8 @@ class PolicySpec:
         order = registered("order")[self.order]
         express = self.admission or Express(1.0, 0.0)
         scores = None if isinstance(order, Heuristic) else _score_function(order)
+        if self.is_optimised:
+            raise ValueError(f"policy {self.name} is not native; use gpuyard.policies.milp.MilpPolicy")
         return _core.Policy(self.order, self.backfill, self.placement, express.t0_s, express.k, scores)
 
 

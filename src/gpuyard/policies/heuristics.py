@@ -13,11 +13,15 @@ class Heuristic:
         name: As in a policy's name.
         summary: One line for people.
         uses_estimates: Whether it needs run time estimates to do anything useful.
+        preempts: Whether it may stop running jobs.
+        source: Where it comes from.
     """
 
     name: str
     summary: str
     uses_estimates: bool = False
+    preempts: bool = False
+    source: str = "folklore"
 
 
 def _register_all(kind: str, *heuristics: Heuristic) -> None:
@@ -25,34 +29,86 @@ def _register_all(kind: str, *heuristics: Heuristic) -> None:
         register(kind, heuristic.name)(heuristic)
 
 
+_SMITH = "Smith 1956"
+_TANG = "Tang et al., Cluster 2009"
+_CARASTAN = "Carastan-Santos & de Camargo, SC 2017"
+_TIRESIAS = "Gu et al., NSDI 2019 (Tiresias)"
+_SLURM = "Slurm multifactor plugin"
+_OPTIMAL = "Schrage 1968"
+
 _register_all(
     "order",
     Heuristic("fifo", "first come, first served"),
     Heuristic("lifo", "last come, first served"),
-    Heuristic("sjf", "shortest estimated run time first", uses_estimates=True),
-    Heuristic("ljf", "longest estimated run time first", uses_estimates=True),
+    Heuristic("sjf", "shortest estimated run time first", True, source=_SMITH),
+    Heuristic("ljf", "longest estimated run time first", True),
     Heuristic("smallest", "fewest GPUs first"),
     Heuristic("largest", "most GPUs first"),
-    Heuristic("saf", "smallest area (estimate x GPUs) first", uses_estimates=True),
-    Heuristic("laf", "largest area (estimate x GPUs) first", uses_estimates=True),
-    Heuristic("wspt", "Smith's index for bounded slowdown: estimate x max(estimate, 10 s) x GPUs", True),
-    Heuristic("wfp3", "longest wait against its estimate, and large, first", uses_estimates=True),
-    Heuristic("unicep", "longest wait against its estimate, and small, first", uses_estimates=True),
-    Heuristic("f1", "fitted score: log10(r) n + 870 log10(s)", uses_estimates=True),
-    Heuristic("f2", "fitted score: sqrt(r) n + 25600 log10(s)", uses_estimates=True),
-    Heuristic("f3", "fitted score: r n + 6860000 log10(s)", uses_estimates=True),
-    Heuristic("f4", "fitted score: r sqrt(n) + 530000 log10(s)", uses_estimates=True),
+    Heuristic("saf", "smallest area (estimate x GPUs) first", True),
+    Heuristic("laf", "largest area (estimate x GPUs) first", True),
+    Heuristic(
+        "wspt",
+        "Smith's index for bounded slowdown: estimate x max(estimate, 10 s) x GPUs",
+        True,
+        source=_SMITH,
+    ),
+    Heuristic("wfp3", "longest wait against its estimate, and large, first", True, source=_TANG),
+    Heuristic("unicep", "longest wait against its estimate, and small, first", True, source=_TANG),
+    Heuristic("f1", "fitted score: log10(r) n + 870 log10(s)", True, source=_CARASTAN),
+    Heuristic("f2", "fitted score: sqrt(r) n + 25600 log10(s)", True, source=_CARASTAN),
+    Heuristic("f3", "fitted score: r n + 6860000 log10(s)", True, source=_CARASTAN),
+    Heuristic("f4", "fitted score: r sqrt(n) + 530000 log10(s)", True, source=_CARASTAN),
     Heuristic("priority", "highest priority first"),
-    Heuristic("edf", "earliest deadline first"),
-    Heuristic("fair-share", "user with the least decayed usage first"),
+    Heuristic("edf", "earliest deadline first", source="Liu & Layland 1973"),
+    Heuristic("fair-share", "user with the least decayed usage first", source="Kay & Lauder 1988"),
     Heuristic("random", "a fresh random order at every decision point (seeded)"),
+    Heuristic("power-aware", "least energy to finish on its best pool first", True),
+    Heuristic(
+        "qssf",
+        "smallest service first: GPUs x run time predicted from finished jobs",
+        source="Hu et al., SC 2021 (Helios)",
+    ),
+    Heuristic("group-fair-share", "group with the least decayed usage first", source="Kay & Lauder 1988"),
+    Heuristic("drf", "user with the least dominant share first", source="Ghodsi et al., NSDI 2011"),
+    Heuristic("multifactor", "weighted sum of age, size, fair share and priority", source=_SLURM),
+    Heuristic("srtf", "shortest remaining time first", True, True, _OPTIMAL),
+    Heuristic("ssf", "smallest remaining service (time x GPUs) first", True, True, _TIRESIAS),
+    Heuristic(
+        "las", "least attained service (time) first", preempts=True, source="Rai et al., SIGMETRICS 2003"
+    ),
+    Heuristic("las-2d", "least attained service (time x GPUs) first", preempts=True, source=_TIRESIAS),
+    Heuristic(
+        "tiresias",
+        "las-2d in a few levels, first come first served inside, promotion after starvation",
+        preempts=True,
+        source=_TIRESIAS,
+    ),
+    Heuristic(
+        "gittins",
+        "likeliest to finish for the service it takes, from the GPU time of finished jobs",
+        preempts=True,
+        source="Gittins 1979; " + _TIRESIAS,
+    ),
 )
 _register_all(
     "backfill",
     Heuristic("strict", "stop at the first job that does not fit"),
     Heuristic("greedy", "pass over jobs that do not fit"),
-    Heuristic("easy", "start later jobs if the first that does not fit is not delayed", uses_estimates=True),
-    Heuristic("easy-sjf", "like easy, trying the shortest jobs first", uses_estimates=True),
+    Heuristic(
+        "easy",
+        "start later jobs if the first that does not fit is not delayed",
+        True,
+        source="Lifka, JSSPP 1995",
+    ),
+    Heuristic(
+        "easy-sjf", "like easy, trying the shortest jobs first", True, source="Tsafrir et al., TPDS 2007"
+    ),
+    Heuristic(
+        "conservative",
+        "every waiting job holds a reservation that later ones must not delay",
+        True,
+        source="Mu'alem & Feitelson, TPDS 2001",
+    ),
 )
 _register_all(
     "placement",
@@ -64,4 +120,22 @@ _register_all(
     Heuristic("anywhere", "any split over nodes in order: the same as counting GPUs"),
     Heuristic("spread", "any split, emptiest nodes first"),
     Heuristic("random", "any split, nodes in random order (seeded)"),
+    Heuristic("power-aware", "the pool that takes least energy, on nodes that are awake"),
+    Heuristic(
+        "tetris",
+        "fewest nodes; the rest on the node whose free resources match the job's best",
+        source="Grandl et al., SIGCOMM 2014",
+    ),
+    Heuristic(
+        "fgd",
+        "fewest nodes; the rest where it fragments GPUs least for jobs like those seen so far",
+        source="Weng et al., ATC 2023",
+    ),
+    Heuristic("tier", "fewest nodes or one more: fewest fragmented nodes, least free on them, then balance"),
+    Heuristic("tier-balance", "fewest nodes or one more: evenest load, then fewest fragmented nodes"),
+    Heuristic("tier-lex", "fewest nodes or one more: the lowest-numbered nodes that can hold the gang"),
+    Heuristic(
+        "tier-cost", "fewest nodes or one more by cost: 10 a fragmented node, 1 a node, spread of free GPUs"
+    ),
+    Heuristic("milp", "the first four jobs placed together by an integer programme"),
 )

@@ -15,8 +15,8 @@ MOST_SHARED_GPUS = 64
 """GPUs of a node that jobs may share parts of, at most: the core keeps one bit for each in a word."""
 
 
-def core_cluster(workload: Workload, cluster: Cluster) -> _core.ClusterSpec:
-    """The cluster, for these jobs.
+def core_cluster(workload: Workload, cluster: Cluster, *, with_watts: bool = False) -> _core.ClusterSpec:
+    """The cluster, for these jobs; ``with_watts`` if the power of its nodes matters to decisions.
 
     Raises:
         InputError: if jobs share GPUs of nodes that are too large for that.
@@ -29,7 +29,17 @@ def core_cluster(workload: Workload, cluster: Cluster) -> _core.ClusterSpec:
     nodes = cluster.node_columns()
     del nodes["rack"]
     speeds = np.array([gpu_type.speed for gpu_type in cluster.gpu_types])
-    return _core.ClusterSpec(**nodes, type_speed=speeds, track_gpus=shared)
+    watts = _watts(cluster) if with_watts else {}
+    return _core.ClusterSpec(**nodes, type_speed=speeds, track_gpus=shared, **watts)
+
+
+def _watts(cluster: Cluster) -> dict[str, Any]:
+    counts = [group.count for group in cluster.nodes]
+    return {
+        "node_idle_w": np.repeat(np.array([group.idle_w for group in cluster.nodes], np.float64), counts),
+        "type_idle_w": np.array([gpu_type.idle_w or 0.0 for gpu_type in cluster.gpu_types], np.float64),
+        "type_peak_w": np.array([gpu_type.peak_w or 0.0 for gpu_type in cluster.gpu_types], np.float64),
+    }
 
 
 def demand_columns(frame: pl.DataFrame, cluster: Cluster) -> dict[str, Any]:

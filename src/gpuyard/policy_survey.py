@@ -1,0 +1,138 @@
+"""Every policy on some workloads: what ``gpuyard policies survey`` runs, and the table it writes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuyard.cluster import Cluster, parse_cluster
+from gpuyard.config import SimulationConfig
+from gpuyard.errors import InputError
+from gpuyard.files import atomic_write
+from gpuyard.metrics import Value
+from gpuyard.policies.base import parse_policy
+from gpuyard.quantities import metric_text
+from gpuyard.registry import registered
+from gpuyard.simulate import simulate
+from gpuyard.workload import Workload, make_workload, read_workload
+
+SHOWN = {
+    "mean_wait_s": "mean wait",
+    "p99_wait_s": "p99 wait",
+    "mean_jct_s": "mean JCT",
+    "mean_bounded_slowdown": "mean bounded slowdown",
+    "gpu_utilization": "GPU utilisation",
+    "jain_fairness": "Jain fairness",
+    "preemptions": "stops",
+    "overhead_gpu_h": "overhead GPU-h",
+}
+BEGIN, END = "<!-- survey:begin -->", "<!-- survey:end -->"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload on a cluster, as ``PATH@CLUSTER`` names it."""
+
+    name: str
+    workload: Workload
+    cluster: Cluster
+
+
+@dataclass(frozen=True)
+class Row:
+    """A policy's metrics on each case; None where it cannot be run there."""
+
+    kind: str
+    policy: str
+    metrics: list[dict[str, Value] | None]
+    refused: str = ""
+
+
+def parse_case(text: str, jobs: int | None) -> Case:
+    """A case from ``PATH@CLUSTER``; of a longer workload only the first ``jobs`` are taken.
+
+    Raises:
+        InputError: for a text of another form, a file that cannot be read or an unknown cluster.
+    """
+    path, at, cluster = text.rpartition("@")
+    if not at or not path or not cluster:
+        raise InputError(f"{text!r}: expected WORKLOAD@CLUSTER, such as jobs.csv@20x8")
+    workload = read_workload(path)
+    if jobs is not None and len(workload) > jobs:
+        metadata = workload.metadata
+        workload = make_workload(
+            workload.frame.head(jobs),
+            name=metadata.name,
+            origin_s=metadata.origin_s,
+            epoch_s=metadata.epoch_s,
+        )
+    name = Path(path).name.partition(".")[0]
+    return Case(f"{name} on {cluster}", workload, parse_cluster(cluster))
+
+
+def policies_to_survey() -> list[tuple[str, str]]:
+    """Kind of rule and policy: every order, backfill and placement once, the rest as is usual."""
+    rows = [
+        ("order", f"{name}+{'greedy' if rule.preempts else 'easy'}/consolidate")
+        for name, rule in registered("order").items()
+        if hasattr(rule, "preempts")
+    ]
+    rows += [("backfill", f"fifo+{name}/consolidate") for name in registered("backfill")]
+    rows += [
+        ("placement", f"fifo+{'strict' if name == 'milp' else 'easy'}/{name}")
+        for name in registered("placement")
+    ]
+    return rows
+
+
+def survey(
+    cases: Sequence[Case], config: SimulationConfig, told: Callable[[str], None] = lambda _: None
+) -> list[Row]:
+    """Run every policy on every case. What a case does not allow is left open, with the reason."""
+    rows = []
+    for kind, policy in policies_to_survey():
+        metrics: list[dict[str, Value] | None] = []
+        refused = ""
+        for case in cases:
+            told(f"{policy} on {case.name}")
+            try:
+                result = simulate(case.workload, case.cluster, parse_policy(policy), config)
+            except InputError as error:
+                metrics.append(None)
+                refused = str(error)
+            else:
+                metrics.append(result.metrics())
+        rows.append(Row(kind, policy, metrics, refused))
+    return rows
+
+
+def to_markdown(cases: Sequence[Case], rows: Sequence[Row], config: SimulationConfig) -> str:
+    """One table a case, sorted as the rules are listed, the best value of each column in bold."""
+    parts = []
+    for number, case in enumerate(cases):
+        parts.append(
+            f"### {case.name}: {len(case.workload):,} jobs, estimates {config.estimates}\n\n"
+            f"| policy | {' | '.join(SHOWN.values())} |\n|---|{'---|' * len(SHOWN)}\n"
+            + "\n".join(_line(row.policy, row.metrics[number]) for row in rows)
+        )
+    refused = {row.policy: row.refused for row in rows if row.refused}
+    notes = [f"* `{policy}`: {why}" for policy, why in refused.items()]
+    return "\n\n".join(parts + (["Not run:\n\n" + "\n".join(notes)] if notes else []))
+
+
+def _line(policy: str, metrics: dict[str, Value] | None) -> str:
+    values = ["-" if metrics is None else metric_text(name, metrics[name], short=True) for name in SHOWN]
+    return f"| `{policy}` | {' | '.join(values)} |"
+
+
+def write_into(page: Path, markdown: str) -> None:
+    """Put the tables between the marks of a Markdown page.
+
+    Raises:
+        InputError: if the page has no such marks.
+    """
+    text = page.read_text(encoding="utf-8")
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise InputError(f"{page}: expected the marks {BEGIN} and {END}, once each, between which tables go")
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    with atomic_write(page) as temporary:
+        temporary.write_text(f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}", encoding="utf-8")
