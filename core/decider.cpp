@@ -54,17 +54,18 @@ void Decider::entered(const QueuedJob& job) {
     }
     const Entry entry{fixed_ ? score(policy_.order, scored(job), moment()) : 0.0, job.job, slot};
     queue.entries.insert(std::upper_bound(queue.entries.begin(), queue.entries.end(), entry), entry);
+    entry_of_.emplace(job.job, entry);
 }
 
 void Decider::left(JobId job) {
-    for (Queue& queue : queues_) {
-        const auto found = std::find_if(queue.entries.begin(), queue.entries.end(), [&](const Entry& e) { return e.job == job; });
-        if (found == queue.entries.end()) continue;
-        if (--waiting_of_[as_index(job_of(*found).demand)] == 0) --queue.waiting_demands;
-        free_slots_.push_back(found->slot);
-        queue.entries.erase(found);
-        return;
-    }
+    const auto known = entry_of_.find(job);
+    const Entry entry = known->second;
+    const std::int32_t demand = job_of(entry).demand;
+    Queue& queue = queues_[as_index(snapshot_.demand(demand).queue)];
+    if (--waiting_of_[as_index(demand)] == 0) --queue.waiting_demands;
+    free_slots_.push_back(entry.slot);
+    queue.entries.erase(std::lower_bound(queue.entries.begin(), queue.entries.end(), entry));
+    entry_of_.erase(known);
 }
 
 // --- Order ------------------------------------------------------------------------------------------------
@@ -187,6 +188,7 @@ void Decider::prepare() {
     decision_.starts.clear();
     decision_.reservations.clear();
     decision_.wake_us = kEndless;
+    if (policy_.backfill == Backfill::conservative) return;
     state_ = snapshot_.state;
     quota_held_milli_ = snapshot_.quota_held_milli;
     if (settings_.sleep_after_us < 0) return;
@@ -350,8 +352,9 @@ bool Decider::make_room(const Candidate& candidate, bool blocked) {
     std::uint8_t& none = no_room_[as_index(candidate.demand)];
     if (none) return false;
     if (!room_maker_.make(state_, demand_of(candidate), candidate.row, (*order_)[candidate.place].score, placer_, asleep_, room_)) {
-        // Jobs that rank behind it have no more to take from. (Where more room can hinder, that does not follow.)
-        if (placer_.needs_only_room()) {
+        // Jobs that rank behind it have no more to take from. That does not follow where more room can hinder, nor for moves:
+        // there it matters where the rule happens to place the job.
+        if (placer_.needs_only_room() && !settings_.defragment) {
             none = 1;
             marked_no_room_.push_back(candidate.demand);
         }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "full_simulator.hpp"
@@ -38,7 +39,7 @@ public:
     Time expected_end_at(const Candidate& candidate, const Allocation& allocation) const;
     Shadow& shadow_of(const Candidate& head);
     void start(const Candidate& candidate, const Allocation& allocation, bool backfilled);
-    bool all_misfit(std::size_t misfits) const { return placer_.needs_only_room() && misfits >= current_->waiting_demands; }
+    bool all_misfit(std::size_t misfits) const { return !makes_room() && misfits >= current_->waiting_demands; }
 
 private:
     struct Entry {
@@ -94,6 +95,7 @@ private:
     std::vector<Queue> queues_;
     std::vector<QueuedJob> slots_;
     std::vector<std::size_t> free_slots_;
+    std::unordered_map<JobId, Entry> entry_of_;  // where to look for a job in its queue
     std::vector<std::int64_t> waiting_of_;  // by demand
     // Of the decision that is being made.
     Decision decision_;

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from reference.placement import place_in_pool
 from reference_simulator import (
     UNLIMITED,
     Allocation,
@@ -20,7 +21,6 @@ from reference_simulator import (
     can_hold,
     copy_of,
     least_nodes,
-    place_in_pool,
     share,
     take,
 )

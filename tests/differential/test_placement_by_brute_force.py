@@ -24,9 +24,10 @@ from differential.core_runs import run_core, run_core_by_snapshots
 from gpuyard import _core
 from reference_simulator import Allocation, FreeNode, Job, Node, Outcome, Policy, Request, Settings
 
-TRIALS = 2_000
-GANG_TRIALS = 600
-SLOW_TRIALS = 22_000
+TRIALS = 4_000
+GANG_TRIALS = 1_500
+SLOW_TRIALS = 24_000
+RARE_TIES = (9_418, 16_060)  # of the squares in `tier-balance`, between ways that fragment differently
 MakeCase = Callable[[int], Case]
 SHARES_MILLI = (1, 100, 250, 300, 500, 501, 999)
 
@@ -185,7 +186,8 @@ def assert_placed_alike(ask: Callable[[int], Question], seed: int, rule: str) ->
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_job_goes_where_trying_everything_says(rule: str) -> None:
-    placed = sum(assert_placed_alike(random_question, seed, rule) for seed in range(TRIALS))
+    seeds = (*range(TRIALS), *RARE_TIES)
+    placed = sum(assert_placed_alike(random_question, seed, rule) for seed in seeds)
     assert TRIALS / 5 < placed < TRIALS
 
 
@@ -335,17 +337,23 @@ def assert_simulated_alike(make_case: MakeCase, seed: int) -> None:
 
 
 @pytest.mark.parametrize("make_case", [random_case, random_room, random_arrivals])
-@pytest.mark.parametrize("start", range(0, 150, 50))
+@pytest.mark.parametrize("start", range(0, 100, 50))
 def test_whole_simulations_agree_to_the_last_bit(make_case: MakeCase, start: int) -> None:
     for seed in range(start, start + 50):
         assert_simulated_alike(make_case, seed)
 
 
+@pytest.mark.parametrize("seed", [379, 382, 455, 700, 701, 703])
+def test_a_start_may_make_room_before_the_shadow_time(seed: int) -> None:
+    """The head's shadow time is not what it was once a job is backfilled: it may be placeable earlier."""
+    assert_simulated_alike(random_room, seed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make_case", [random_case, random_room, random_arrivals])
-@pytest.mark.parametrize("start", range(150, 3_000, 150))
+@pytest.mark.parametrize("start", range(100, 2_100, 100))
 def test_many_more_whole_simulations_agree_to_the_last_bit(make_case: MakeCase, start: int) -> None:
-    for seed in range(start, start + 150):
+    for seed in range(start, start + 100):
         assert_simulated_alike(make_case, seed)
 
 
@@ -356,13 +364,12 @@ def one_rule_on(nodes: list[Node], held: list[tuple[Job, Allocation]], job: Job,
 
 
 @pytest.mark.parametrize("rule", TIERS)
-def test_a_gang_of_many_nodes_is_placed_as_its_few_nodes_that_are_not_full(rule: str) -> None:
-    """500 of 512 GPUs: too many ways to try. The best ones are the same as for 4 of 16 on the last nodes."""
+def test_a_gang_of_many_nodes_is_placed(rule: str) -> None:
+    """There are too many nodes to try every choice of them, but only one way."""
     nodes = [Node("a100", 16) for _ in range(33)]
-    assert one_rule_on(nodes, [], Job(0, 1, 33 * 16 - 12), rule) is not None
-    busy = [(Job(0, 1, 13), ((id, 13),)) for id in (32,)]
-    placed = one_rule_on(nodes, busy, Job(0, 1, 32 * 16 + 2), rule)
-    assert placed == [(id, 16) for id in range(32)] + [(32, 2)]
+    busy = [(Job(0, 1, 13), ((7, 13),))]
+    placed = one_rule_on(nodes, busy, Job(0, 1, 32 * 16 + 3), rule)
+    assert placed == [(id, 3 if id == 7 else 16) for id in range(33)]
 
 
 @pytest.mark.parametrize("rule", TIERS)
