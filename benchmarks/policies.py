@@ -40,8 +40,8 @@ def policies() -> Iterator[BenchResult]:
             max(peer for _, peer in rounds),
             1.0,
         )
-    rounds = [(_run("fifo+conservative"), _run("fifo+easy")) for _ in range(ROUNDS)]
-    value, peer_value = (min(1e6 / r[side]["jobs_per_s"] for r in rounds) for side in (0, 1))
+    pairs = [(_run("fifo+conservative"), _run("fifo+easy")) for _ in range(ROUNDS)]
+    value, peer_value = (min(1e6 / pair[side]["jobs_per_s"] for pair in pairs) for side in (0, 1))
     name = "simulate fifo+conservative at load 0.9"
     yield BenchResult(name, value, "us/job", "fifo+easy", peer_value, 10.0, lower_is_better=True)
     tier = min(measure_apart(__file__, "tier")["us_per_job"] for _ in range(ROUNDS))

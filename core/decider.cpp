@@ -422,7 +422,7 @@ Explanation Decider::explain(JobId job) {
     if (watch_.over_quota)
         why.verdict = Verdict::over_quota;
     else if (!watch_.tried)
-        why.verdict = watch_.head < 0 ? Verdict::does_not_fit : Verdict::behind_head;
+        why.verdict = policy_.backfill == Backfill::strict && watch_.head >= 0 ? Verdict::behind_head : Verdict::does_not_fit;
     else if (watch_.misfit || !placer_.placeable(state_, snapshot_.demand(found->demand)))
         why.verdict = Verdict::does_not_fit;
     else

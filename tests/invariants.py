@@ -1,43 +1,61 @@
-"""What holds for every schedule, whatever the policy: docs/simulator.md, sections 3 to 7 and 9.
+"""What holds for every schedule, whatever the policy: docs/simulator.md, sections 3 to 7, 9 and 13 to 17.
 
-Written from the inputs and the schedule alone; nothing here runs or copies a simulator.
+Written from the inputs and the schedule alone; nothing here runs or copies a simulator. What holds for the
+runs of one job is in `run_invariants`.
 """
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gpuyard.cluster import Cluster
-from gpuyard.config import SimulationConfig
-from gpuyard.schedule import STATUS_NAMES, Schedule
+from gpuyard.schedule import RUN_ENDINGS, STATUS_NAMES, Schedule
 from gpuyard.simulate import SimulationResult
+from run_invariants import Run, check_pieces, check_stops
 
-ONE_POOL_RULES = ("consolidate", "best-fit", "first-fit", "worst-fit", "first-available", "tetris", "fgd")
+ONE_POOL_RULES = (
+    *("consolidate", "best-fit", "first-fit", "worst-fit", "first-available"),
+    *("tetris", "fgd", "power-aware"),
+)
 TIERS = ("tier", "tier-balance", "tier-lex", "tier-cost")
 
 
 def check_result(result: SimulationResult) -> None:
-    """Asserts that every job ran once, where and for as long as it may, and that nothing was overbooked."""
+    """Asserts that every job ran once, where and for as long as it may, and that nothing was overbooked.
+
+    Once: in one run or, if it was stopped or nodes failed, in several that add up to its work.
+    """
     schedule, jobs = result.schedule, result.workload.frame.rows(named=True)
     check_everybody_ran(schedule, result.dropped, len(jobs))
     nodes = node_table(result.cluster)
-    runs = [run_of(schedule, entry, jobs[schedule.job[entry]]) for entry in range(len(schedule))]
+    runs = pieces_of(schedule, jobs)
+    placement = result.policy.rpartition("/")[2]
     for run in runs:
         check_gang(run, nodes)
         check_nodes_allowed(run, nodes, result.cluster.owners)
-        check_times(run, nodes, result.config)
-        placement = result.policy.rpartition("/")[2]
         if placement in ONE_POOL_RULES:
             check_stays_in_one_pool(run, nodes)
         elif placement in TIERS:
             check_tier(run, nodes)
+        elif placement == "milp":
+            check_one_pool(run, nodes)
+    by_job: dict[int, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_job[run["job"]].append(run)
+    for entry in range(len(schedule)):
+        job = int(schedule.job[entry])
+        check_pieces(by_job[job], nodes, result.config)
+        check_agrees(run_of(schedule, entry, jobs[job]), by_job[job])
+    check_stops(runs, result.config)
     check_nothing_overbooked(runs, nodes)
+    check_downtime(schedule, runs, result)
 
 
-def run_of(schedule: Schedule, entry: int, job: dict[str, Any]) -> dict[str, Any]:
-    """A job of the workload together with its run."""
+def run_of(schedule: Schedule, entry: int, job: dict[str, Any]) -> Run:
+    """A job of the workload together with when and where it ran; of several runs the last counts."""
     parts = slice(schedule.node_offset[entry], schedule.node_offset[entry + 1])
     return job | {
         "job": int(schedule.job[entry]),
@@ -48,6 +66,28 @@ def run_of(schedule: Schedule, entry: int, job: dict[str, Any]) -> dict[str, Any
         "shared": job["gpu_milli"] < 1000,
         "nodes": list(zip(schedule.node[parts].tolist(), schedule.node_gpus[parts].tolist(), strict=True)),
     }
+
+
+def pieces_of(schedule: Schedule, jobs: Sequence[dict[str, Any]]) -> list[Run]:
+    """All runs, each together with its job, in order of begin."""
+    pieces = schedule.pieces()
+    runs = []
+    for i in range(len(pieces)):
+        job, at = int(schedule.job[pieces.entry[i]]), slice(pieces.node_offset[i], pieces.node_offset[i + 1])
+        times = ("taken_us", "begin_us", "stop_us", "released_us", "restore_us", "lost_us")
+        runs.append(
+            jobs[job]
+            | {name: int(getattr(pieces, name)[i]) for name in (*times, "gpu_index")}
+            | {
+                "job": job,
+                "ending": RUN_ENDINGS[pieces.ending[i]],
+                "shared": jobs[job]["gpu_milli"] < 1000,
+                "nodes": list(zip(pieces.node[at].tolist(), pieces.node_gpus[at].tolist(), strict=True)),
+            }
+        )
+    ranks = [(run["begin_us"], run["job"]) for run in runs]
+    assert schedule.runs is None or ranks == sorted(ranks), "runs are not in order of (begin, job)"
+    return sorted(runs, key=lambda run: (run["begin_us"], run["job"]))
 
 
 def node_table(cluster: Cluster) -> list[dict[str, Any]]:
@@ -68,9 +108,20 @@ def node_table(cluster: Cluster) -> list[dict[str, Any]]:
 def check_everybody_ran(schedule: Schedule, dropped: np.ndarray, jobs: int) -> None:
     assert sorted([*schedule.job.tolist(), *dropped.tolist()]) == list(range(jobs)), "lost or run twice"
     assert (schedule.start_us >= 0).all(), "a job never started"
+    entries = set(schedule.pieces().entry.tolist())
+    assert entries == set(range(len(schedule))), "a job without a run, or a run without a job"
 
 
-def check_gang(run: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
+def check_agrees(whole: Run, pieces: list[Run]) -> None:
+    """Section 14: what the schedule says of a job is what its first and its last run say."""
+    first, last = pieces[0], pieces[-1]
+    assert whole["start_us"] == first["begin_us"], f"started when no run began: {whole}, {first}"
+    assert whole["end_us"] == last["stop_us"] == last["released_us"], f"ended when no run did: {whole}"
+    for name in ("ending", "nodes", "gpu_index"):
+        assert whole[name] == last[name], f"{name} is not that of the last run: {whole}, {last}"
+
+
+def check_gang(run: Run, nodes: list[dict[str, Any]]) -> None:
     ids = [node for node, _ in run["nodes"]]
     assert ids == sorted(set(ids)), f"nodes are not distinct and ascending: {run}"
     assert all(0 <= node < len(nodes) for node in ids), f"no such node: {run}"
@@ -85,7 +136,7 @@ def check_gang(run: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
         assert run["gpu_index"] == -1, f"a GPU's index for a job that shares none: {run}"
 
 
-def check_nodes_allowed(run: dict[str, Any], nodes: list[dict[str, Any]], owners: tuple[str, ...]) -> None:
+def check_nodes_allowed(run: Run, nodes: list[dict[str, Any]], owners: tuple[str, ...]) -> None:
     owner = run["group"] if run["group"] in owners else None
     for node, _ in run["nodes"]:
         assert nodes[node]["owner"] == owner, f"on a node of {nodes[node]['owner']}: {run}"
@@ -93,56 +144,37 @@ def check_nodes_allowed(run: dict[str, Any], nodes: list[dict[str, Any]], owners
         assert types is None or nodes[node]["type"] in types, f"on a {nodes[node]['type']}: {run}"
 
 
-def check_times(run: dict[str, Any], nodes: list[dict[str, Any]], config: SimulationConfig) -> None:
-    assert run["start_us"] >= round(run["submit_s"] * 1e6), f"starts before its submit: {run}"
-    whole_us = run_us(round(run["duration_s"] * 1e6), run, nodes, config.locality_penalty)
-    took_us = run["end_us"] - run["start_us"]
-    if run["ending"] == "completed":
-        assert took_us == whole_us, f"took {took_us} us for {whole_us}: {run}"
-        return
-    assert config.kill_at_estimate, f"killed without need: {run}"
-    assert took_us < whole_us, f"killed when it was done: {run}"
-    if config.estimates == "requested":
-        assert took_us == run_us(round(run["estimate_s"] * 1e6), run, nodes, config.locality_penalty), (
-            f"{run}"
-        )
-
-
-def run_us(duration_us: int, run: dict[str, Any], nodes: list[dict[str, Any]], penalty: float) -> int:
-    """Section 6, for the nodes of this run."""
-    used = [nodes[node] for node, _ in run["nodes"]]
-    speed = min(node["speed"] for node in used) if run["gpus"] else 1.0
-    fewest = min(math.ceil(run["gpus"] / node["gpus"]) for node in used) if run["gpus"] else 1
-    return max(1, round(duration_us / speed * (1.0 + penalty * ((len(used) - fewest) / fewest))))
-
-
-def check_stays_in_one_pool(run: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
-    """The shape of section 9: full nodes of one pool and the remainder on one more."""
+def check_one_pool(run: Run, nodes: list[dict[str, Any]]) -> int:
+    """The size of the pool's nodes."""
     pools = {(nodes[node]["type"], nodes[node]["gpus"]) for node, _ in run["nodes"]}
     assert len(pools) == 1, f"over several pools: {run}"
+    ((_, size),) = pools
+    return int(size)
+
+
+def check_stays_in_one_pool(run: Run, nodes: list[dict[str, Any]]) -> None:
+    """The shape of section 9: full nodes of one pool and the remainder on one more."""
+    size = check_one_pool(run, nodes)
     if run["gpus"] == 0:
         return
-    ((_, size),) = pools
     full, remainder = divmod(run["gpus"], size)
     expected = Counter({size: full}) + Counter({remainder: 1 if remainder else 0})
     assert Counter(gpus for _, gpus in run["nodes"]) == expected, f"more nodes than needed: {run}"
 
 
-def check_tier(run: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
+def check_tier(run: Run, nodes: list[dict[str, Any]]) -> None:
     """One pool, and at most one node more than needed."""
-    pools = {(nodes[node]["type"], nodes[node]["gpus"]) for node, _ in run["nodes"]}
-    assert len(pools) == 1, f"over several pools: {run}"
+    size = check_one_pool(run, nodes)
     if run["gpus"] > 0:
-        ((_, size),) = pools
         spare = len(run["nodes"]) - math.ceil(run["gpus"] / size)
         assert spare in (0, 1), f"more nodes than a tier has: {run}"
 
 
-def check_nothing_overbooked(runs: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> None:
-    """Goes through starts and ends in order of time, ends first, and counts what is held on every node."""
+def check_nothing_overbooked(runs: list[Run], nodes: list[dict[str, Any]]) -> None:
+    """Goes through what is taken and released in order of time and counts what is held on every node."""
     changes = sorted(
-        [(run["start_us"], 1, i) for i, run in enumerate(runs)]
-        + [(run["end_us"], -1, i) for i, run in enumerate(runs)]
+        [(run["taken_us"], 1, i) for i, run in enumerate(runs)]
+        + [(run["released_us"], -1, i) for i, run in enumerate(runs)]
     )
     whole, cpus, memory = Counter[int](), Counter[int](), Counter[int]()
     shares: dict[int, Counter[int]] = defaultdict(Counter)  # by node: thousandths held of each shared GPU
@@ -165,3 +197,27 @@ def check_nothing_overbooked(runs: list[dict[str, Any]], nodes: list[dict[str, A
     assert not any((+whole).values()), "GPUs are held after the end"
     assert not any((+cpus).values()), "CPUs are held after the end"
     assert not any((+memory).values()), "memory is held after the end"
+
+
+def check_downtime(schedule: Schedule, runs: list[Run], result: SimulationResult) -> None:
+    """Section 16: nothing is held on a node that is down, and only failing nodes make runs fail."""
+    down: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    if schedule.downtime is not None:
+        columns = (schedule.downtime.node, schedule.downtime.from_us, schedule.downtime.to_us)
+        for node, from_us, to_us in zip(*(column.tolist() for column in columns), strict=True):
+            down[node].append((from_us, to_us))
+    assert not down or result.config.node_mtbf_s is not None, "nodes fail although none may"
+    end_us = int(schedule.end_us.max())
+    for node, spans in down.items():
+        times = [us for span in sorted(spans) for us in span]
+        assert 0 <= node < result.cluster.node_count
+        assert times == sorted(times), f"node {node} fails while it is down: {spans}"
+        assert times[-1] <= end_us, f"node {node} is down after the end: {spans}"
+    for run in runs:
+        failing = False
+        for node, _ in run["nodes"]:
+            for from_us, to_us in down[node]:
+                is_apart = run["released_us"] <= from_us or to_us <= run["taken_us"]
+                assert is_apart, f"held on node {node}, which is down from {from_us} to {to_us}: {run}"
+                failing = failing or run["released_us"] == from_us
+        assert failing or run["ending"] != "failed", f"failed without a failing node: {run}"

@@ -18,6 +18,7 @@ from gpuyard.cli_parts import (
 from gpuyard.errors import InputError
 from gpuyard.simulation_options import SimulationOptions
 
+MOST_SPANS = 15
 KINDS = ("order", "backfill", "placement")
 EXPRESS = "a job longer than T0 seconds leaves a share of the GPUs free, K per factor of e that it is longer"
 
@@ -130,4 +131,6 @@ def explain(
     for sentence in stories.sentences(story):
         console.print(sentence)
     if story.waits:
-        console.print("", wait_table(story.waits, stories.REASONS), sep="\n")
+        console.print("", wait_table(story.waits[:MOST_SPANS], stories.REASONS), sep="\n")
+    if len(story.waits) > MOST_SPANS:
+        console.print(f"... and {len(story.waits) - MOST_SPANS:,} more; --json has all", style="dim")

@@ -232,7 +232,8 @@ def _detail(said: dict[str, Any], row: dict[str, Any], head: int | None) -> str:
         case "too-few-free":
             return f"{needs}, {free}; {ahead} before it in the queue"
         case "fragmented":
-            return f"{needs}, and {free}, but not where they are needed: at most {said['most_empty']} on one node"
+            most = f"at most {said['most_empty']} on one node"
+            return f"{needs}, and {free}, but not where they are needed: {most}"
         case "behind-head":
             return f"the queue stops at job {head}, which does not fit; {ahead} before it"
         case "would-delay-head":
@@ -291,6 +292,24 @@ REASONS = {
 }
 
 
+def _reason_sentences(story: JobStory) -> list[str]:
+    """How long it waited for what, the longest first, and whom it waited for longest."""
+    totals: dict[str, float] = {}
+    heads: dict[str, dict[int, float]] = {}
+    for span in story.waits:
+        length_s = span.to_s - span.from_s
+        totals[span.reason] = totals.get(span.reason, 0.0) + length_s
+        if span.head is not None and span.reason in ("behind-head", "would-delay-head"):
+            blocked = heads.setdefault(span.reason, {})
+            blocked[span.head] = blocked.get(span.head, 0.0) + length_s
+    lines = []
+    for reason, total_s in sorted(totals.items(), key=lambda item: -item[1]):
+        longest = sorted(heads.get(reason, {}).items(), key=lambda item: -item[1])[:3]
+        whom = ", ".join(f"job {head} for {duration(length_s)}" for head, length_s in longest)
+        lines.append(f"Waited {duration(total_s)}: {REASONS[reason]}" + (f" ({whom})." if whom else "."))
+    return lines
+
+
 def sentences(story: JobStory) -> list[str]:
     """The story in words."""
     waited_s = story.start_s - story.submit_s
@@ -298,6 +317,7 @@ def sentences(story: JobStory) -> list[str]:
         f"Job {story.job} asked for {story.gpus:g} GPUs at {duration(story.submit_s)} and started "
         + ("at once." if waited_s == 0 else f"{duration(waited_s)} later, at {duration(story.start_s)}.")
     ]
+    lines += _reason_sentences(story)
     if story.overtakers:
         named = ", ".join(str(other.job) for other in story.overtakers[:MOST_NAMED])
         more = len(story.overtakers) - MOST_NAMED

@@ -21,7 +21,7 @@ SHOWN = {
     "mean_jct_s": "mean JCT",
     "mean_bounded_slowdown": "mean bounded slowdown",
     "gpu_utilization": "GPU utilisation",
-    "jain_fairness": "Jain fairness",
+    "fragmentation": "fragmentation",
     "preemptions": "stops",
     "overhead_gpu_h": "overhead GPU-h",
 }
@@ -81,7 +81,10 @@ def policies_to_survey() -> list[tuple[str, str]]:
         ("placement", f"fifo+{'strict' if name == 'milp' else 'easy'}/{name}")
         for name in registered("placement")
     ]
-    return rows
+    once: dict[str, str] = {}
+    for kind, policy in rows:
+        once.setdefault(policy, kind)
+    return [(kind, policy) for policy, kind in once.items()]
 
 
 def survey(

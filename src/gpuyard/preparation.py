@@ -200,7 +200,8 @@ def _never_startable(
 
 def _milli(workload: Workload) -> Ints:
     frame = workload.frame
-    return frame["gpus"].to_numpy().astype(np.int64) * frame["gpu_milli"].to_numpy()
+    milli: Ints = frame["gpus"].to_numpy().astype(np.int64) * frame["gpu_milli"].to_numpy()
+    return milli
 
 
 def _quota_milli(workload: Workload, cluster: Cluster, config: SimulationConfig) -> Ints:

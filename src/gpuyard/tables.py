@@ -312,7 +312,12 @@ def rule_table(kind: str, rules: Iterable[Any]) -> Table:
     """Rules of a kind (``gpuyard.policies.heuristics.Heuristic``, or functions), and what they need."""
     table = plain_table(kind, "what it is", "needs", "source")
     table.columns[0].no_wrap = True
+    table.columns[0].min_width = 16
+    table.columns[1].ratio, table.columns[3].ratio = 5, 3
+    table.columns[3].overflow = "fold"
+    table.columns[2].no_wrap = True
     table.columns[3].style = "dim"
+    table.expand = True
     for rule in rules:
         needs = [
             word
@@ -322,7 +327,7 @@ def rule_table(kind: str, rules: Iterable[Any]) -> Table:
         name = getattr(rule, "name", getattr(rule, "__name__", "?"))
         summary = getattr(rule, "summary", (getattr(rule, "__doc__", "") or "").partition("\n")[0])
         table.add_row(
-            Text(name, style="bold"), Text(summary), Text(", ".join(needs)), Text(getattr(rule, "source", ""))
+            Text(name, style="bold"), Text(summary), Text("\n".join(needs)), Text(getattr(rule, "source", ""))
         )
     return table
 

@@ -1,97 +1,159 @@
 """What every registered rule must do. A rule is found through the registry: being there, it is tested."""
 
 import re
-from functools import cache
 from pathlib import Path
 
-import polars as pl
+import numpy as np
 import pytest
 
+from conformance.policy_cases import (
+    BACKFILLS,
+    LEGAL,
+    ORDERS,
+    PLACEMENTS,
+    PREEMPTIVE,
+    is_legal,
+    legal,
+    mixed_cluster,
+)
 from differential.core_runs import StepByStep
 from gpuyard import _core
-from gpuyard.cluster import Cluster, GpuType, NodeGroup
-from gpuyard.config import SimulationConfig
 from gpuyard.policies.base import parse_policy
 from gpuyard.policies.heuristics import Heuristic
 from gpuyard.registry import registered
+from gpuyard.schedule import RUN_ENDINGS
 from gpuyard.simulate import SimulationResult, simulate
-from gpuyard.workload import SynthConfig, Workload, make_workload, synthesize
 from invariants import check_result
 
 CONTRACT = Path(__file__).resolve().parents[2] / "docs" / "simulator.md"
-ORDERS, BACKFILLS, PLACEMENTS = (tuple(registered(kind)) for kind in ("order", "backfill", "placement"))
-POLICIES = list(
-    dict.fromkeys(
-        [f"{order}+{backfill}/consolidate" for order in ORDERS for backfill in BACKFILLS]
-        + [f"fifo+{backfill}/{placement}" for placement in PLACEMENTS for backfill in BACKFILLS]
-    )
-)
-CONFIG = SimulationConfig(estimates="requested", seed=5, locality_penalty=0.2)
+NOT_NATIVE = "milp"
+VARIANTS: dict[str, dict[str, object]] = {
+    "plain": {},
+    "failures": {"node_mtbf_s": 40_000.0, "node_mttr_s": 3600.0, "checkpoint_every_s": 600.0},
+    "sleep": {"sleep_after_s": 300.0, "wake_s": 120.0},
+    "defragment": {"defragment": True},
+    "failures and sleep": {"node_mtbf_s": 60_000.0, "node_mttr_s": 600.0, "sleep_after_s": 0.0},
+}
 
 
-@cache
-def mixed_cluster() -> Cluster:
-    """Two types, three sizes, a group's own nodes, nodes without GPUs, CPU and memory limits."""
-    return Cluster(
-        gpu_types=(GpuType(name="fast", speed=2.0), GpuType(name="slow", speed=0.7)),
-        nodes=(
-            NodeGroup(count=3, gpus=4, type="slow", cpus=32, memory_mib=4000),
-            NodeGroup(count=2, gpus=8, type="fast", cpus=48, memory_mib=6000),
-            NodeGroup(count=2, gpus=4, type="fast", owner="g1"),
-            NodeGroup(count=1, gpus=0, cpus=16),
-        ),
-    )
+def allows(variant: str, policy: str) -> bool:
+    """Section 20."""
+    spec = parse_policy(policy)
+    if variant == "defragment":
+        return spec.backfill in ("strict", "greedy") and spec.placement != NOT_NATIVE
+    return "sleep" not in variant or spec.backfill != "conservative"
 
 
-@cache
-def mixed_workload() -> Workload:
-    """300 jobs at twice the load that the cluster can bear: gangs, shared GPUs, CPU-only jobs, deadlines."""
-    config = SynthConfig(
-        jobs=300,
-        cluster_gpus=36,
-        load=2.0,
-        gang_mix=((1, 5), (2, 2), (4, 2), (8, 1)),
-        groups=3,
-        overestimation=2,
-    )
-    frame = synthesize(config).frame.with_row_index("i")
-    kind, single = pl.col("i") % 7, pl.col("gpus") == 1
-    plain = pl.col("group") != "g1"
-    frame = frame.with_columns(
-        gpus=pl.when(single & (kind == 0)).then(0).otherwise("gpus"),
-        gpu_milli=pl.when(single & (kind == 1)).then(300 + 100 * (pl.col("i") % 5)).otherwise(1000),
-        cpus=pl.when(kind < 4).then(pl.col("gpus") * 3 + 1).otherwise(0),
-        memory_mib=pl.when(kind == 2).then(pl.col("gpus") * 301).otherwise(0),
-        gpu_types=pl.when(plain & (kind == 5)).then(pl.lit(["fast"])).otherwise(None),
-        priority=(pl.col("i") % 3).cast(pl.Float64),
-        deadline_s=pl.when(kind < 5).then(pl.col("submit_s") + 3 * pl.col("duration_s")).otherwise(None),
-        estimate_s=pl.when(pl.col("i") % 11 > 0).then("estimate_s").otherwise(None),
-    )
-    return make_workload(frame.drop("i"))
+def cases(policies: list[str]) -> list[object]:
+    return [
+        pytest.param(policy, variant, id=f"{policy}, {variant}")
+        for variant in VARIANTS
+        for policy in policies
+        if allows(variant, policy)
+    ]
 
 
-def run(policy: object) -> SimulationResult:
-    return simulate(mixed_workload(), mixed_cluster(), policy, CONFIG)  # type: ignore[arg-type]
+def run(policy: str, variant: str = "plain", *, by_steps: bool = False) -> SimulationResult:
+    how = legal(policy, **VARIANTS[variant])
+    chosen = StepByStep(parse_policy(policy)) if by_steps else policy
+    return simulate(how.workload, mixed_cluster(), chosen, how.config)
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_schedules_are_legal_repeatable_and_the_same_step_by_step(name: str) -> None:
-    result = run(name)
-    assert result.policy == name
+def endings(result: SimulationResult) -> dict[str, int]:
+    """How many runs ended in which way."""
+    counts = np.bincount(result.schedule.pieces().ending, minlength=len(RUN_ENDINGS))
+    return dict(zip(RUN_ENDINGS, counts.tolist(), strict=True))
+
+
+def check_policy(policy: str, variant: str) -> None:
+    result = run(policy, variant)
+    assert result.policy == policy
+    assert len(result.schedule) == len(result.workload)
     check_result(result)
-    assert run(name).schedule.hash() == result.schedule.hash()
-    assert run(StepByStep(parse_policy(name))).schedule.hash() == result.schedule.hash()
+    assert run(policy, variant).schedule.hash() == result.schedule.hash()
+    if parse_policy(policy).placement != NOT_NATIVE:
+        assert run(policy, variant, by_steps=True).schedule.hash() == result.schedule.hash()
+
+
+@pytest.mark.parametrize(("policy", "variant"), cases(LEGAL))
+def test_schedules_are_legal_repeatable_and_the_same_step_by_step(policy: str, variant: str) -> None:
+    check_policy(policy, variant)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_all_legal_combinations_are_legal_repeatable_and_the_same_step_by_step(
+    order: str, placement: str
+) -> None:
+    for backfill in BACKFILLS:
+        policy = f"{order}+{backfill}/{placement}"
+        for variant in VARIANTS:
+            if is_legal(policy) and allows(variant, policy):
+                check_policy(policy, variant)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("backfill", ["strict", "greedy"])
+@pytest.mark.parametrize("order", PREEMPTIVE)
+def test_preemptive_orders_stop_jobs(order: str, backfill: str, variant: str) -> None:
+    assert endings(run(f"{order}+{backfill}/consolidate", variant))["stopped"] > 20
+
+
+@pytest.mark.parametrize("policy", LEGAL)
+def test_only_preemptive_orders_stop_jobs(policy: str) -> None:
+    ended = endings(run(policy))
+    assert (ended["stopped"] > 0) == parse_policy(policy).preempts
+    assert ended["failed"] == 0
+    assert endings(run(policy, "failures"))["failed"] > 5
+
+
+@pytest.mark.parametrize("placement", [name for name in PLACEMENTS if name != NOT_NATIVE])
+def test_defragment_moves_jobs_of_orders_that_do_not_preempt(placement: str) -> None:
+    assert endings(run(f"fifo+greedy/{placement}", "defragment"))["stopped"] > 0
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_order_but_fifo_makes_a_difference(order: str) -> None:
-    assert (order == "fifo") == (run(order).schedule.hash() == run("fifo").schedule.hash())
+    assert (order == "fifo") == (run(f"{order}+strict/consolidate").schedule.hash() == fifo_hash())
+
+
+def fifo_hash() -> str:
+    return run("fifo+strict/consolidate").schedule.hash()
+
+
+def test_no_two_orders_are_the_same() -> None:
+    hashes = {order: run(f"{order}+strict/consolidate").schedule.hash() for order in ORDERS}
+    assert len(set(hashes.values())) == len(ORDERS), hashes
+
+
+def test_no_two_backfills_are_the_same() -> None:
+    workload = legal("fifo+conservative/consolidate").workload
+    hashes = {
+        backfill: simulate(workload, mixed_cluster(), f"fifo+{backfill}").schedule.hash()
+        for backfill in BACKFILLS
+    }
+    assert len(set(hashes.values())) == len(BACKFILLS), hashes
+
+
+def test_no_two_placements_are_the_same_but_consolidate_and_best_fit() -> None:
+    native = [name for name in PLACEMENTS if name != NOT_NATIVE]
+    hashes = {placement: run(f"fifo+strict/{placement}").schedule.hash() for placement in native}
+    assert hashes["consolidate"] == hashes["best-fit"]
+    assert len(set(hashes.values())) == len(native) - 1, hashes
+
+
+def test_milp_places_jobs_otherwise_than_the_rule_it_falls_back_to() -> None:
+    workload = legal("fifo+strict/milp").workload
+    tier, milp = (simulate(workload, mixed_cluster(), f"fifo/{name}") for name in ("tier", "milp"))
+    assert milp.counters["milp_solved"] > 100
+    assert tier.schedule.hash() != milp.schedule.hash()
 
 
 @pytest.mark.parametrize("kind", ["order", "backfill", "placement"])
 def test_the_registry_names_exactly_what_the_core_can_do(kind: str) -> None:
     native = [name for name, rule in registered(kind).items() if isinstance(rule, Heuristic)]
-    assert native == getattr(_core, f"{kind}_names")()
+    assert [name for name in native if name != NOT_NATIVE] == getattr(_core, f"{kind}_names")()
 
 
 @pytest.mark.parametrize("kind", ["order", "backfill", "placement"])
@@ -103,6 +165,19 @@ def test_every_rule_has_a_summary_and_stands_in_the_contract(kind: str) -> None:
         assert f"`{name}`" in contract, f"{kind} {name} is not in docs/simulator.md"
 
 
+def section(number: int) -> str:
+    text = CONTRACT.read_text(encoding="utf-8")
+    return text.partition(f"\n## {number}. ")[2].partition(f"\n## {number + 1}. ")[0]
+
+
 def test_the_contract_promises_no_order_that_is_not_there() -> None:
-    section = CONTRACT.read_text(encoding="utf-8").partition("## 8. Order")[2].partition("## 9.")[0]
-    assert tuple(re.findall(r"^\| `([a-z0-9-]+)` \|", section, re.MULTILINE)) == ORDERS
+    assert tuple(re.findall(r"^\| `([a-z0-9-]+)` \|", section(8), re.MULTILINE)) == ORDERS
+
+
+def test_the_contract_promises_no_backfill_that_is_not_there() -> None:
+    assert tuple(re.findall(r"^\* `([a-z0-9-]+)`:", section(10), re.MULTILINE)) == BACKFILLS
+
+
+def test_the_contract_marks_preemptive_orders() -> None:
+    marked = re.findall(r"^\| `([a-z0-9-]+)` \| .*\(preemptive\) \|$", section(8), re.MULTILINE)
+    assert tuple(marked) == PREEMPTIVE

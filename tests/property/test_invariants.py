@@ -19,11 +19,12 @@ from differential.core_runs import (
 )
 from gpuyard.simulate import SimulationResult, simulate
 from gpuyard.workload import Workload, make_workload
-from invariants import check_result, node_table, run_of, run_us
+from invariants import check_result, node_table, run_of
 from property.stepping import Step, pools_of, requests_of, steps
 from property.strategies import STATIC_ORDERS, cases, policies
 from property.strategies import settings as simulation_settings
 from reference_simulator import Held, Request, Simulation, change, copy_of, place, queue_of
+from run_invariants import run_us
 
 EXACT = simulation_settings(estimates=("exact",)).map(lambda how: replace(how, kill_at_estimate=False))
 

@@ -12,11 +12,8 @@ import polars as pl
 import pytest
 
 from gpuyard import cli, comparison, doctor
-from gpuyard.config import SimulationConfig
-from gpuyard.options import SynthOptions
-from gpuyard.simulation_options import SimulationOptions
 from gpuyard.registry import lookup, registered
-from gpuyard.workload import SynthConfig, read_workload
+from gpuyard.workload import read_workload
 from gpuyard.workload.generators import preset_workloads
 
 HEADER = "submit_s,duration_s,gpus"
@@ -222,22 +219,6 @@ def test_metrics_are_those_of_a_schedule_worked_out_by_hand(run: Run, jobs: Call
     path = jobs(HEADER, "0,100,8", "1,100,8", "2,10,1")
     _, out, _ = run("simulate", path, "--cluster", "1x8", "--metric", "mean_wait_s", "--json")
     assert document(out)["results"][0]["metrics"] == {"mean_wait_s": (0 + 99 + 198) / 3}
-
-
-def test_settings_reach_the_simulation(run: Run) -> None:
-    options = ["--estimates", "noisy", "--noise-sigma", "0.5", "--seed", "7", "--kill-at-estimate"]
-    more = ["--locality-penalty", "0.5", "--usage-half-life", "60", "--oversize", "drop"]
-    _, out, _ = run("simulate", "demo", *options, *more, "--json")
-    wanted = SimulationConfig(
-        estimates="noisy",
-        noise_sigma=0.5,
-        seed=7,
-        kill_at_estimate=True,
-        locality_penalty=0.5,
-        usage_half_life_s=60,
-        oversize="drop",
-    )
-    assert document(out)["settings"] == wanted.model_dump()
 
 
 def test_a_policy_named_twice_runs_once(run: Run) -> None:
@@ -499,23 +480,6 @@ def test_help_is_not_an_error(run: Run, arguments: list[str]) -> None:
     code, out, err = run(*arguments)
     assert (code, err) == (0, "")
     assert "Usage: gpuyard" in out
-
-
-@pytest.mark.parametrize(
-    ("options", "model"), [(SimulationOptions, SimulationConfig), (SynthOptions, SynthConfig)]
-)
-def test_help_states_the_models_defaults(options: type, model: Any) -> None:
-    from typing import get_type_hints
-
-    hints = get_type_hints(options, include_extras=True)
-    assert set(hints) == set(model.model_fields) - {"cluster_gpus"}
-    for name, hint in hints.items():
-        stated = re.search(r"\(default: (.*)\)$", hint.__metadata__[0].help)
-        assert stated, name
-        default = model.model_fields[name].default
-        if isinstance(default, tuple):
-            default = ",".join(f"{value:g}:{weight:g}" for value, weight in default)
-        assert stated[1] == str(default), name
 
 
 def test_bench_prints_what_was_measured_beside_its_peer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

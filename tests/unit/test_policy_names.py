@@ -71,16 +71,23 @@ def test_an_unknown_part_is_named_and_a_close_one_suggested(name: str, unknown: 
 
 
 @pytest.mark.parametrize(
-    "name", ["srtf", "las", "tiresias", "gittins", "qssf", "multifactor", "drf", "power-aware"]
+    "name", ["srpt", "backfill", "easy", "tier", "sjf-easy", "fifo:2", "-fifo", "fifo fifo"]
 )
-def test_orders_that_are_not_there_yet_are_refused_by_name(name: str) -> None:
-    with pytest.raises(InputError, match=f"unknown order '{name}'"):
+def test_names_of_no_order_are_refused_by_name(name: str) -> None:
+    with pytest.raises(InputError, match=rf"unknown order '{name}' in policy '{name}'"):
         parse_policy(name)
 
 
-def test_conservative_backfill_is_refused_by_name() -> None:
-    with pytest.raises(InputError, match="unknown backfill 'conservative'"):
-        parse_policy("fifo+conservative")
+@pytest.mark.parametrize("name", ["conservativ", "none", "preempt", "fifo", "tier", "easy:2"])
+def test_names_of_no_backfill_are_refused_by_name(name: str) -> None:
+    with pytest.raises(InputError, match=rf"unknown backfill '{name}' in policy 'fifo\+{name}'"):
+        parse_policy(f"fifo+{name}")
+
+
+@pytest.mark.parametrize("name", ["easy", "tiers", "milp:4", "pack", "fifo", "tier-balance/tier"])
+def test_names_of_no_placement_are_refused_by_name(name: str) -> None:
+    with pytest.raises(InputError, match=rf"unknown placement '{name}' in policy 'fifo\+easy/{name}'"):
+        parse_policy(f"fifo+easy/{name}")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +119,39 @@ def test_parts_in_a_wrong_place_are_refused_with_the_grammar(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "uses"),
-    [("fifo", False), ("sjf", True), ("fifo+easy", True), ("fifo+greedy", False), ("fifo+express:1:1", True)],
+    [
+        ("fifo", False),
+        ("sjf", True),
+        ("fifo+easy", True),
+        ("fifo+greedy", False),
+        ("fifo+express:1:1", True),
+        ("fifo+conservative", True),
+        ("power-aware", True),
+        ("srtf+greedy", True),
+        ("las", False),
+        ("qssf", False),
+        ("fifo/power-aware", False),
+        ("fifo/milp", False),
+    ],
 )
 def test_a_policy_says_whether_it_needs_estimates(name: str, uses: bool) -> None:
     assert parse_policy(name).uses_estimates is uses
+
+
+def test_exactly_the_orders_that_the_contract_marks_preemptive_preempt() -> None:
+    preempting = [name for name in registered("order") if parse_policy(f"{name}+greedy").preempts]
+    assert preempting == ["srtf", "ssf", "las", "las-2d", "tiresias", "gittins"]
+
+
+@pytest.mark.parametrize(
+    ("name", "full_name"),
+    [
+        ("las", "las+strict/consolidate"),
+        ("las-2d+greedy/tier-balance", "las-2d+greedy/tier-balance"),
+        ("group-fair-share+conservative", "group-fair-share+conservative/consolidate"),
+        ("power-aware/power-aware", "power-aware+strict/power-aware"),
+        ("f1/milp", "f1+strict/milp"),
+    ],
+)
+def test_names_with_hyphens_and_names_of_two_kinds_are_told_apart(name: str, full_name: str) -> None:
+    assert parse_policy(name).name == full_name
