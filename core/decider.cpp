@@ -140,6 +140,7 @@ Candidate Decider::candidate_at(std::size_t place) const {
 bool Decider::next(Candidate& out) {
     while (at_ < order_->size() && started_[at_]) ++at_;
     if (at_ == order_->size()) return false;
+    sort_until(at_ + 1);
     out = candidate_at(at_++);
     if (out.job == watch_.job) watch(out);
     return true;
@@ -260,6 +261,7 @@ void Decider::follow_plan(std::int32_t queue, bool use_snapshots_plan) {
     Reservations& plan = *queues_[as_index(queue)].plan;
     if (use_snapshots_plan) plan.load(snapshot_.reservations);
     rank(*current_);
+    sort_until(order_->size());
     planned_.clear();
     for (const Entry& entry : *order_) planned_.push_back(&job_of(entry));
     bool passed_over = false;
@@ -284,6 +286,7 @@ Explanation Decider::explain(JobId job) {
     const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const QueuedJob& q) { return q.job == job; });
     const Queue& queue = queues_[as_index(snapshot_.demand(found->demand).queue)];
     rank(queue);
+    sort_until(order_->size());
     while ((*order_)[as_index(why.rank)].job != job) ++why.rank;
     if (!watch_.tried) {
         watch(candidate_at(as_index(why.rank)));

@@ -63,6 +63,7 @@ private:
     void score_all(const Queue& queue);
     void add_dominant_shares(const Queue& queue);
     void rank(const Queue& queue);
+    void sort_until(std::size_t count);
     bool anything_fits(const Queue& queue);
     void prepare();
     void make_pass(std::int32_t queue);
@@ -105,6 +106,7 @@ private:
     bool borrowing_ = false;
     const std::vector<Entry>* order_ = nullptr;  // of the current queue
     std::vector<Entry> sorted_;
+    std::size_t sorted_until_ = 0;               // so many of them are in order, the others behind them
     std::size_t at_ = 0;
     std::vector<std::uint8_t> started_;    // by place in order_
     std::vector<Scored> scored_;

@@ -110,8 +110,21 @@ void Decider::rank(const Queue& queue) {
     score_all(queue);
     sorted_ = queue.entries;
     for (std::size_t i = 0; i < sorted_.size(); ++i) sorted_[i].score = scores_[i];
-    std::sort(sorted_.begin(), sorted_.end());
+    sorted_until_ = 0;
     order_ = &sorted_;
+}
+
+// Most passes look at the first few jobs of a long queue only.
+void Decider::sort_until(std::size_t count) {
+    if (order_ != &sorted_) return;
+    while (sorted_until_ < std::min(count, sorted_.size())) {
+        const std::size_t next = std::min(sorted_.size(), 2 * sorted_until_ + 64);
+        const auto from = sorted_.begin() + static_cast<std::ptrdiff_t>(sorted_until_);
+        const auto to = sorted_.begin() + static_cast<std::ptrdiff_t>(next);
+        if (to != sorted_.end()) std::nth_element(from, to, sorted_.end());
+        std::sort(from, to);
+        sorted_until_ = next;
+    }
 }
 
 std::vector<JobId> Decider::ranked() {
@@ -119,6 +132,7 @@ std::vector<JobId> Decider::ranked() {
     for (const Queue& queue : queues_) {
         if (queue.entries.empty()) continue;
         rank(queue);
+        sort_until(order_->size());
         for (const Entry& entry : *order_) jobs.push_back(entry.job);
     }
     return jobs;

@@ -157,6 +157,10 @@ def simulate(
             "0-7:0.12,7-20:0.31,20-24:0.18: gives the metric energy_cost."
         ),
     ] = None,
+    history: Annotated[
+        Path | None,
+        Parameter(help="Jobs that had finished before, for predictions from history: a file in any format."),
+    ] = None,
     json: Json = False,
     options: SimulationOptions = SimulationOptions(),  # noqa: B008  (frozen)
 ) -> None:
@@ -177,7 +181,8 @@ def simulate(
         _check_out(out)
     _check_cluster(cluster, workload)
     jobs, machines, report = open_trace(workload, cluster)
-    runs = run_policies(jobs, machines, policy or ["fifo"], config, price_per_kwh=price)  # type: ignore[arg-type]
+    past = None if history is None else open_trace(str(history), None)[0]
+    runs = run_policies(jobs, machines, policy or ["fifo"], config, price_per_kwh=price, history=past)  # type: ignore[arg-type]
     if out is not None:
         write_results(out, workload, runs, csv=csv, report=report)
     if json:

@@ -15,6 +15,7 @@ from gpuyard.errors import InputError
 from gpuyard.files import atomic_write
 from gpuyard.metrics import Price, Value, compute_metrics
 from gpuyard.policies.base import parse_policy
+from gpuyard.policies.support import check_supported
 from gpuyard.quantities import json_text
 from gpuyard.simulate import SimulationResult, simulate
 from gpuyard.tariff import parse_tariff
@@ -46,19 +47,23 @@ def run_policies(
     config: SimulationConfig,
     *,
     price_per_kwh: Price | None = None,
+    history: Workload | None = None,
 ) -> list[PolicyRun]:
     """Simulate each policy on the same jobs, with progress. A policy named twice runs once.
 
     Raises:
-        InputError: before anything is simulated if a policy's name or the price is wrong.
+        InputError: before anything is simulated if a policy's name, the price or a combination is wrong.
     """
     tariff = None if price_per_kwh is None else parse_tariff(price_per_kwh)
     price = None if tariff is None else tariff.document
     specs = {spec.name: spec for spec in map(parse_policy, policies)}
+    for spec in specs.values():
+        check_supported(workload, cluster, spec, config)
     runs = []
     with show_progress(len(workload), len(specs)) as progress:
         for name, spec in specs.items():
-            result = simulate(workload, cluster, spec, config, progress=progress.start_run(name))
+            report = progress.start_run(name)
+            result = simulate(workload, cluster, spec, config, history=history, progress=report)
             metrics = compute_metrics(workload, cluster, result.schedule, price_per_kwh=tariff, config=config)
             runs.append(PolicyRun(result, metrics, price))
     return runs
