@@ -174,6 +174,7 @@ void FullSimulator::stop(JobId job, Time effect_us) {
     run.ending = RunEnding::stopped;
     state_[as_index(job)] = JobState::stopping;
     active_of(job).state = RunState::stopping;
+    active_of(job).stop_us = view_.now_us;
     events_.push({effect_us, EventKind::stop, job, run_at_[as_index(job)]});
 }
 

@@ -50,6 +50,7 @@ struct ActiveJob {
     Time promoted_us;
     std::size_t first_part;
     std::uint32_t part_count;
+    Time stop_us = kEndless;  // since when it makes no progress, if it is being stopped
 
     // Whether it may make room for another: it has begun, before now, and long enough ago.
     bool may_stop(Time now_us, Time min_run_us) const {
@@ -57,7 +58,7 @@ struct ActiveJob {
     }
     // Service in this run so far.
     Time progress_us(Time now_us) const {
-        return state == RunState::running ? std::max(Time{0}, now_us - (begin_us + restore_us)) : 0;
+        return state == RunState::starting ? 0 : std::max(Time{0}, std::min(now_us, stop_us) - (begin_us + restore_us));
     }
 };
 

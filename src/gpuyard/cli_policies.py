@@ -69,8 +69,8 @@ def survey(
 
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: expected 1 or more")
-    if into is not None and not into.is_file():
-        raise InputError(f"--into {into}: there is no such file")
+    if into is not None:
+        policy_survey.marked_text(into)
     config = options.config()
     chosen = [policy_survey.parse_case(case, jobs) for case in cases]
     rows = policy_survey.survey(chosen, config, lambda line: print(line, file=sys.stderr, flush=True))

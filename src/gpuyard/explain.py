@@ -1,7 +1,7 @@
 """Why a job of a simulated schedule started when and where it did."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -136,7 +136,7 @@ class _Watch:
 
     verdicts: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
     free_before: dict[int, int] = field(default_factory=dict)
-    stopped_for: list[int] = field(default_factory=list)
+    stopped_for: dict[float, int] = field(default_factory=dict)  # by time
 
 
 def _watch(
@@ -158,11 +158,13 @@ def _watch(
             if entry in waiting:
                 said = _core.explain(snapshot, native, entry)
                 watch.verdicts.append((snapshot.now_s, said))
-                if said["verdict"] == "starts":
+                if said["verdict"] == "starts" and not watch.free_before:
                     watch.free_before = dict(enumerate(snapshot.nodes["empty_gpus"].tolist()))
             decision = _core.decide(snapshot, native)
             running = entry in snapshot.running["job"]
-            watch.stopped_for += [start for start, stops in decision.stops if entry in stops]
+            for start, stops in decision.stops:
+                if entry in stops:
+                    watch.stopped_for[snapshot.now_s] = start
             simulator.apply(decision)
         if progress:
             progress(simulator.finished)
@@ -188,7 +190,7 @@ def _story(result: SimulationResult, policy: PolicySpec, entry: int, watch: _Wat
         gpus=row["gpus"] * row["gpu_milli"] / 1000,
         waits=_waits(watch, schedule.job, row, result),
         overtakers=_overtakers(result, entry),
-        runs=_runs(result, entry, [int(schedule.job[job]) for job in watch.stopped_for]),
+        runs=_runs(result, entry, watch.stopped_for),
         placement=registered("placement")[policy.placement].summary,
     )
     first = story.runs[0].nodes
@@ -266,17 +268,18 @@ def _overtakers(result: SimulationResult, entry: int) -> list[Overtaker]:
     ]
 
 
-def _runs(result: SimulationResult, entry: int, stopped_for: Sequence[int]) -> list[RunNote]:
+def _runs(result: SimulationResult, entry: int, stopped_for: Mapping[float, int]) -> list[RunNote]:
     from gpuyard.schedule import RUN_ENDINGS
 
     pieces = result.schedule.pieces()
-    notes, stops = [], iter(stopped_for)
+    notes = []
     for i in np.flatnonzero(pieces.entry == entry).tolist():
         at = slice(pieces.node_offset[i], pieces.node_offset[i + 1])
         nodes = list(zip(pieces.node[at].tolist(), pieces.node_gpus[at].tolist(), strict=True))
         ending = RUN_ENDINGS[pieces.ending[i]]
-        who = next(stops, None) if ending == "stopped" else None
-        notes.append(RunNote(pieces.begin_us[i] / 1e6, pieces.stop_us[i] / 1e6, ending, nodes, who))
+        stop_s = pieces.stop_us[i] / 1e6
+        who = int(result.schedule.job[stopped_for[stop_s]]) if ending == "stopped" else None
+        notes.append(RunNote(pieces.begin_us[i] / 1e6, stop_s, ending, nodes, who))
     return notes
 
 

@@ -133,9 +133,22 @@ def write_into(page: Path, markdown: str) -> None:
     Raises:
         InputError: if the page has no such marks.
     """
-    text = page.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise InputError(f"{page}: expected the marks {BEGIN} and {END}, once each, between which tables go")
+    text = marked_text(page)
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     with atomic_write(page) as temporary:
         temporary.write_text(f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}", encoding="utf-8")
+
+
+def marked_text(page: Path) -> str:
+    """The text of a page that tables can be put into.
+
+    Raises:
+        InputError: if the page cannot be read or has no marks.
+    """
+    try:
+        text = page.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--into {page}: cannot be read ({error})") from None
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise InputError(f"{page}: expected the marks {BEGIN} and {END}, once each, between which tables go")
+    return text

@@ -98,12 +98,17 @@ def simulate(
     began = time.perf_counter()
     inputs = prepare(workload, cluster, policy, config, history)
     decider = _decider(policy)
-    if isinstance(policy, PolicySpec) and decider is None:
-        arrays = _core.simulate(
-            inputs.cluster, inputs.jobs, policy.compile(), inputs.settings, progress, inputs.past
-        )
-    else:
-        arrays = _run_decider(inputs, decider, progress)
+    try:
+        if isinstance(policy, PolicySpec) and decider is None:
+            arrays = _core.simulate(
+                inputs.cluster, inputs.jobs, policy.compile(), inputs.settings, progress, inputs.past
+            )
+        else:
+            arrays = _run_decider(inputs, decider, progress)
+    except RuntimeError as error:
+        if "node failures" in str(error):  # what the settings ask for may never end
+            raise InputError(str(error)) from None
+        raise
     schedule = _schedule(inputs, arrays)
     name = policy.name if isinstance(policy, PolicySpec) else type(policy).__name__
     elapsed_s = time.perf_counter() - began

@@ -110,7 +110,6 @@ def test_preemption_goes_with_no_rule_of_admission(
     assert_says(message, f"policy {order}+greedy", who, what)
 
 
-@pytest.mark.xfail(strict=True, reason="the message does not yet say what to use instead")
 @pytest.mark.parametrize(("express", "settings", "what"), ADMISSIONS)
 def test_who_preempts_and_limits_admission_is_told_what_to_do_instead(
     express: str, settings: dict[str, Any], what: str

@@ -88,7 +88,8 @@ def policy_of(case: Case) -> PolicySpec:
 def config_of(case: Case) -> SimulationConfig:
     settings = case.settings
     told_nothing = settings.estimates == "requested" and all(job.estimate_s is None for job in case.jobs)
-    values = {name: getattr(settings, name) for name in SimulationConfig.model_fields if hasattr(settings, name)}
+    names = [name for name in SimulationConfig.model_fields if hasattr(settings, name)]
+    values = {name: getattr(settings, name) for name in names}
     # The API refuses `requested` where nobody requested anything; a scheduler sees the same under `none`.
     return SimulationConfig(**values | {"estimates": "none" if told_nothing else settings.estimates})
 

@@ -1,4 +1,4 @@
-"""Preemption, failures, sleep, power, quotas, fairness, history, reservations and tiers: native and reference agree."""
+"""Preemption, failures, sleep, power, quotas and the rest: the native core and the reference agree."""
 
 import pytest
 

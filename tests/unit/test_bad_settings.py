@@ -264,7 +264,6 @@ def test_a_job_that_fails_for_ever_is_named() -> None:
         failing_for_ever()
 
 
-@pytest.mark.xfail(strict=True, raises=RuntimeError, reason="the core's error is not yet an InputError")
 def test_a_job_that_fails_for_ever_is_the_users_to_mend() -> None:
     with pytest.raises(InputError):
         failing_for_ever()

@@ -61,10 +61,16 @@ def _check_preemption(policy: PolicySpec, config: SimulationConfig) -> None:
             f"use {policy.order}+greedy or {policy.order}+strict"
         )
     if policy.admission:
-        raise InputError(f"policy {policy.name}: {who}, and that cannot be combined with express admission")
+        raise InputError(
+            f"policy {policy.name}: {who}, and that cannot be combined with express admission; "
+            f"use {policy.order}+{policy.backfill}"
+        )
     if config.group_quotas or config.power_cap_w is not None:
         what = "group quotas" if config.group_quotas else "a power cap"
-        raise InputError(f"policy {policy.name}: {who}, and that cannot be combined with {what}")
+        raise InputError(
+            f"policy {policy.name}: {who}, and that cannot be combined with {what}; "
+            "use an order that does not preempt, such as fifo+easy, or leave that setting out"
+        )
 
 
 def _check_milp(workload: Workload, cluster: Cluster, policy: PolicySpec, config: SimulationConfig) -> None:
