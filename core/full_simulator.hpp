@@ -154,6 +154,8 @@ private:
     std::vector<std::uint64_t> failures_of_node_;
     std::vector<Run> runs_;
     std::vector<Promise> promises_;
+    std::vector<std::int64_t> live_promises_;  // those that are valid, ascending
+    std::int64_t idle_failures_ = 0;           // of nodes, since a job last started or finished
     std::vector<Downtime> down_;           // to_us -1 while down
     std::int32_t nodes_down_ = 0;
     std::int64_t promised_ = 0;            // jobs

@@ -10,6 +10,7 @@ namespace gpuyard {
 namespace {
 
 constexpr std::int32_t kMostFailures = 100'000;
+constexpr std::int64_t kMostIdleFailures = 1'000'000;
 
 std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -87,12 +88,14 @@ void FullSimulator::promise(JobId job, Allocation allocation, Time begin_us) {
     ++promised_;
     promise_at_[as_index(job)] = std::ssize(promises_);
     events_.push({begin_us, EventKind::begin, job, ~std::ssize(promises_)});
+    live_promises_.push_back(std::ssize(promises_));
     promises_.push_back({job, std::move(allocation), true});
 }
 
 void FullSimulator::void_promise(std::int64_t index) {
     Promise& promise = promises_[as_index(index)];
     promise.valid = false;
+    std::erase(live_promises_, index);
     promise_at_[as_index(promise.job)] = kNone;
     --promised_;
     for (const Part& part : promise.allocation.parts) {
@@ -113,6 +116,7 @@ void FullSimulator::take(JobId job, const Allocation& allocation, Time begin_us)
     const std::size_t i = as_index(job);
     const Demand& demand = jobs_->demand_of(i);
     const Time now = view_.now_us;
+    idle_failures_ = 0;
     view_.state.hold(demand, allocation.parts);
     for (const Part& part : allocation.parts) use_node(part.node, +1);
     if (needs_.usage) {
@@ -253,12 +257,16 @@ void FullSimulator::fail_node(std::int32_t node) {
         if (uses(view_.parts_of(job))) failing.push_back(job.job);
     std::sort(failing.begin(), failing.end());
     for (const JobId job : failing) fail_run(job);
-    for (std::size_t index = 0; index < promises_.size(); ++index) {
-        if (!promises_[index].valid || !uses(promises_[index].allocation.parts)) continue;
-        const JobId job = promises_[index].job;
-        void_promise(static_cast<std::int64_t>(index));
+    for (const std::int64_t index : std::vector<std::int64_t>(live_promises_)) {
+        if (!uses(promises_[as_index(index)].allocation.parts)) continue;
+        const JobId job = promises_[as_index(index)].job;
+        void_promise(index);
         if (state_[as_index(job)] == JobState::promised) enter_queue(job);
     }
+    if (++idle_failures_ > kMostIdleFailures && !waiting_.empty())
+        throw std::runtime_error("job " + std::to_string(waiting_.front()) + " waits, and nothing has started or finished over " +
+                                 std::to_string(kMostIdleFailures) +
+                                 " node failures: so many nodes as it needs may never be up together; let nodes fail less or repair faster");
     view_.state.take_offline(node);
     view_.nodes_changed = true;
     ++nodes_down_;

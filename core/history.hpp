@@ -16,6 +16,7 @@ public:
     Time predict(std::int32_t user, std::int32_t group, std::int32_t gpus) const;
 
 private:
+    __extension__ using Wide = __int128;
     struct Key {
         std::int32_t user, group, gpus;  // -1 = any
         bool operator==(const Key&) const = default;
@@ -24,7 +25,7 @@ private:
         std::size_t operator()(const Key& key) const;
     };
     struct Mean {
-        std::int64_t sum_us = 0;
+        Wide sum_us = 0;
         std::int64_t count = 0;
     };
     static std::array<Key, 5> keys(std::int32_t user, std::int32_t group, std::int32_t gpus);

@@ -150,6 +150,9 @@ def write_results(
         _write_table(home / "schedule", run.result.table(), csv=csv)
         if run.result.schedule.runs is not None:
             _write_table(home / "runs", _run_table(run.result), csv=csv)
+        else:
+            for stale in ("runs.parquet", "runs.csv"):  # of an earlier run into the same directory
+                (home / stale).unlink(missing_ok=True)
         _write_json(home / "metrics.json", policy_document(source, run))
     _write_json(directory / "results.json", comparison_document(source, runs, (), report))
 

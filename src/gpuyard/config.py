@@ -62,7 +62,7 @@ class SimulationConfig(BaseModel):
     checkpoint_s: Seconds | None = None
     """How long a stopped job keeps its GPUs; None: 3.5, 15 or 30 s for up to 8, up to 32 or more GPUs."""
     restore_s: Seconds | None = None
-    """How long a job that goes on takes before it makes progress; None: as ``checkpoint_s``."""
+    """How long a job that goes on takes before it makes progress; None: 3.5, 15 or 30 s by gang size."""
     defragment: bool = False
     """Move a running job where that makes room for one that does not fit."""
     tiresias_levels_gpu_s: tuple[Annotated[float, Field(gt=0)], ...] = (3600.0, 36000.0)

@@ -222,7 +222,9 @@ def _reason(said: dict[str, Any], row: dict[str, Any]) -> str:
     """The verdict, with "does not fit" told apart into too few GPUs and GPUs in the wrong places."""
     if said["verdict"] != "does-not-fit":
         return str(said["verdict"])
-    return "too-few-free" if said["free_gpus"] < row["gpus"] * row["gpu_milli"] / 1000 else "fragmented"
+    if said["free_gpus"] < row["gpus"] * row["gpu_milli"] / 1000:
+        return "too-few-free"
+    return "other-limits" if said["most_empty"] >= max(row["gpus"], 1) else "fragmented"
 
 
 def _detail(said: dict[str, Any], row: dict[str, Any], head: int | None) -> str:
@@ -236,6 +238,8 @@ def _detail(said: dict[str, Any], row: dict[str, Any], head: int | None) -> str:
         case "fragmented":
             most = f"at most {said['most_empty']} on one node"
             return f"{needs}, and {free}, but not where they are needed: {most}"
+        case "other-limits":
+            return f"{needs}, and {free}; CPUs, memory or the power cap do not allow it"
         case "behind-head":
             return f"the queue stops at job {head}, which does not fit; {ahead} before it"
         case "would-delay-head":
@@ -286,6 +290,7 @@ def _runs(result: SimulationResult, entry: int, stopped_for: Mapping[float, int]
 REASONS = {
     "too-few-free": "too few GPUs free",
     "fragmented": "GPUs free, but in the wrong places",
+    "other-limits": "GPUs free, but not CPUs, memory or power",
     "behind-head": "behind a job that does not fit",
     "would-delay-head": "would delay a job before it",
     "not-admitted": "not admitted",

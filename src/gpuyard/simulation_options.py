@@ -124,7 +124,7 @@ class SimulationOptions:
         Parameter(
             name="--restore",
             group="Preemption",
-            help="A job that goes on makes no progress this long, s. (default: as --checkpoint)",
+            help="A job that goes on makes no progress this long, s. (default: 3.5, 15 or 30 by gang size)",
         ),
     ] = None
     defragment: Annotated[

@@ -1,7 +1,6 @@
 """Runs and decisions of the random cases of `differential.lifecycle_cases`, for tests of properties."""
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any
 
 from differential.cases import Case
@@ -12,11 +11,6 @@ from gpuyard.simulate import SimulationResult, simulate
 from reference_simulator import Run
 
 MakeCase = Callable[[int], Case]
-
-
-@cache
-def result_of(make_case: MakeCase, seed: int) -> SimulationResult:
-    return result(make_case(seed))
 
 
 def result(case: Case) -> SimulationResult:

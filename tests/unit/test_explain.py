@@ -108,7 +108,13 @@ def test_a_group_holds_all_of_its_quota() -> None:
 
 def test_every_reason_has_words() -> None:
     words = {"too-few-free", "fragmented", "behind-head", "would-delay-head", "not-admitted", "over-quota"}
-    assert set(REASONS) == words | {"reserved", "no-reservation"}
+    assert set(REASONS) == words | {"other-limits", "reserved", "no-reservation"}
+
+
+def test_a_power_cap_is_no_fragmentation() -> None:
+    workload = jobs((0, 100, 1), (1, 50, 1))
+    story = story_of(workload, 1, "1x4:v100", "fifo", power_cap_w=420)
+    assert waits(story) == [(1.0, 100.0, "other-limits", None)]
 
 
 def test_overtakers_came_later_and_started_earlier() -> None:
