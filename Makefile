@@ -15,6 +15,7 @@ $(VENV)/tools: constraints.txt
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || (echo "gpuyard needs Python 3.11 or later: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1)
 	@echo "setting up $(VENV) (once; a minute or two)"
 	@$(PIP) cmake ninja nanobind scikit-build-core
+	@$(PIP) torch
 	@touch $@
 
 $(VENV)/built: $(VENV)/tools $(CORE)

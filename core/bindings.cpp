@@ -221,15 +221,16 @@ void bind_inputs(nb::module_& m) {
                             const std::optional<In<double>>& priority, const std::optional<In<Time>>& deadline_us,
                             const std::optional<In<std::int32_t>>& user, const std::optional<In<std::int32_t>>& group,
                             const std::optional<In<std::int64_t>>& row, std::vector<std::vector<std::int32_t>> type_sets,
-                            std::int32_t users, std::int32_t groups, double origin_s) {
+                            std::int32_t users, std::int32_t groups, double origin_s, Time epoch_us) {
             new (self) JobTable(make_jobs(cluster, {view(submit_us), view(duration_us), view(estimate_us), view(gpus), view(gpu_milli),
                                                     view(cpus), view(memory_mib), view(queue), view(type_set), view(priority),
                                                     view(deadline_us), view(user), view(group), view(row), std::move(type_sets), users,
-                                                    groups, origin_s}));
+                                                    groups, origin_s, epoch_us}));
         }, "cluster"_a, "submit_us"_a, "duration_us"_a, "estimate_us"_a, "gpus"_a, "gpu_milli"_a = nb::none(), "cpus"_a = nb::none(),
            "memory_mib"_a = nb::none(), "queue"_a = nb::none(), "type_set"_a = nb::none(), "priority"_a = nb::none(),
            "deadline_us"_a = nb::none(), "user"_a = nb::none(), "group"_a = nb::none(), "row"_a = nb::none(),
-           "type_sets"_a = std::vector<std::vector<std::int32_t>>(), "users"_a = 1, "groups"_a = 1, "origin_s"_a = 0.0)
+           "type_sets"_a = std::vector<std::vector<std::int32_t>>(), "users"_a = 1, "groups"_a = 1, "origin_s"_a = 0.0,
+           "epoch_us"_a = 0)
         .def("__len__", &JobTable::size);
 
     nb::class_<Settings>(m, "Settings")
@@ -325,4 +326,5 @@ NB_MODULE(_core, m) {
     gpuyard::bind_simulation(m);
     gpuyard::bind_timeline(m);
     gpuyard::bind_formulas(m);
+    gpuyard::bind_env(m);
 }

@@ -69,5 +69,7 @@ inline Parts node_pairs(std::span<const Part> parts) {
 
 // Snapshot, Decision and what is asked of them.
 void bind_snapshot(nb::module_& m);
+// Environments.
+void bind_env(nb::module_& m);
 
 }  // namespace gpuyard

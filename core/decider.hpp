@@ -28,6 +28,8 @@ public:
     // unless it is told to take the snapshot's.
     Decision decide(bool use_snapshots_plan);
     std::vector<JobId> ranked();
+    // Every waiting job with its score, smaller first.
+    std::vector<std::pair<double, JobId>> scored_jobs();
     // Makes a decision and says what became of a job that waits.
     Explanation explain(JobId job);
 

@@ -127,6 +127,15 @@ void Decider::sort_until(std::size_t count) {
     }
 }
 
+std::vector<std::pair<double, JobId>> Decider::scored_jobs() {
+    std::vector<std::pair<double, JobId>> jobs;
+    for (const Queue& queue : queues_) {
+        rank(queue);
+        for (const Entry& entry : *order_) jobs.emplace_back(entry.score, entry.job);
+    }
+    return jobs;
+}
+
 std::vector<JobId> Decider::ranked() {
     std::vector<JobId> jobs;
     for (const Queue& queue : queues_) {

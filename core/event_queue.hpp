@@ -23,6 +23,7 @@ public:
 
     bool empty() const { return heap_.empty(); }
     std::size_t size() const { return heap_.size(); }
+    void clear() { heap_.clear(); }
     const Event& top() const { return heap_.front(); }
 
     void push(Event event) {

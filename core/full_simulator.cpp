@@ -20,11 +20,13 @@ FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::sh
     const std::size_t count = jobs_->submit_us.size();
     const std::size_t nodes = cluster->node_count();
     view_.origin_s = jobs_->origin_s;
+    view_.epoch_us = jobs_->epoch_us;
     view_.settings = settings_;
     view_.demands = std::shared_ptr<const std::vector<Demand>>(jobs_, &jobs_->demands);
     view_.user_usage.resize(as_index(jobs_->users));
     view_.group_usage.resize(as_index(jobs_->groups));
     view_.user_holdings.resize(as_index(jobs_->users));
+    view_.group_milli.assign(as_index(jobs_->groups), 0);
     view_.quota_held_milli.assign(settings_->quota_milli.size(), 0);
     view_.finished_early.assign(as_index(cluster->queues), 0);
     view_.power = {std::vector<std::int32_t>(nodes, 0), std::vector<Time>(nodes, 0), std::vector<Time>(nodes, 0)};
@@ -123,6 +125,7 @@ void FullSimulator::arrive(JobId job) {
     if (needs_.history)
         prediction_us_[i] = history_.predict(jobs_->user_of(i), jobs_->group_of(i), jobs_->demand_of(i).gpus);
     view_.mix.add(jobs_->demand_of(i));
+    view_.arrivals.add(view_.now_us);
     queued_us_[i] = view_.now_us;
     enter_queue(job);
 }

@@ -123,7 +123,10 @@ void FullSimulator::take(JobId job, const Allocation& allocation, Time begin_us)
         view_.user_usage[as_index(jobs_->user_of(i))].change(now, settings_->usage_half_life_s, demand.total_milli());
         view_.group_usage[as_index(jobs_->group_of(i))].change(now, settings_->usage_half_life_s, demand.total_milli());
     }
-    if (needs_.holdings) view_.user_holdings[as_index(jobs_->user_of(i))].add(demand, +1);
+    if (needs_.holdings) {
+        view_.user_holdings[as_index(jobs_->user_of(i))].add(demand, +1);
+        view_.group_milli[as_index(jobs_->group_of(i))] += demand.total_milli();
+    }
     if (!settings_->quota_milli.empty())
         view_.quota_held_milli[as_index(settings_->quota_of_group[as_index(jobs_->group_of(i))])] += demand.total_milli();
 
@@ -196,7 +199,10 @@ void FullSimulator::release(JobId job) {
         view_.user_usage[as_index(jobs_->user_of(i))].change(now, settings_->usage_half_life_s, -demand.total_milli());
         view_.group_usage[as_index(jobs_->group_of(i))].change(now, settings_->usage_half_life_s, -demand.total_milli());
     }
-    if (needs_.holdings) view_.user_holdings[as_index(jobs_->user_of(i))].add(demand, -1);
+    if (needs_.holdings) {
+        view_.user_holdings[as_index(jobs_->user_of(i))].add(demand, -1);
+        view_.group_milli[as_index(jobs_->group_of(i))] -= demand.total_milli();
+    }
     if (!settings_->quota_milli.empty())
         view_.quota_held_milli[as_index(settings_->quota_of_group[as_index(jobs_->group_of(i))])] -= demand.total_milli();
     const std::size_t at = as_index(active_at_[i]);

@@ -69,6 +69,7 @@ struct JobTable {
     std::int32_t users = 1;
     std::int32_t groups = 1;
     double origin_s = 0.0;
+    Time epoch_us = 0;  // what the log's clock showed at time 0
 
     std::int64_t size() const { return static_cast<std::int64_t>(submit_us.size()); }
     double priority_of(std::size_t i) const { return priority.empty() ? 1.0 : priority[i]; }

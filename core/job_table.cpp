@@ -91,6 +91,7 @@ JobTable make_jobs(const ClusterSpec& cluster, const JobColumns& c) {
     table.users = c.users;
     table.groups = c.groups;
     table.origin_s = c.origin_s;
+    table.epoch_us = c.epoch_us;
     std::unordered_map<DemandKey, std::int32_t, DemandHash> known;
     DemandKey last{-1, 0, 0, 0, 0, 0};
     std::int32_t last_demand = -1;

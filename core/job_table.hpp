@@ -29,6 +29,7 @@ struct JobColumns {
     std::int32_t users = 1;
     std::int32_t groups = 1;
     double origin_s = 0.0;
+    Time epoch_us = 0;
 };
 
 // Throws std::invalid_argument for columns that break the rules of docs/simulator.md, section 3.

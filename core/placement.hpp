@@ -22,6 +22,11 @@ inline bool splits_freely(Placement rule) {
 
 inline bool is_tier(Placement rule) { return rule >= Placement::tier && rule <= Placement::tier_cost; }
 
+// The allowed pools in the order in which a rule tries them.
+inline const std::vector<PoolOption>& pools_of(const Demand& demand, Placement rule) {
+    return rule == Placement::power_aware && demand.kind != DemandKind::cpu_only ? demand.pools_by_energy : demand.pools;
+}
+
 // Whether a job that does not fit may fit because others start. Tier 2 must not break up whole nodes; if a node lacks the CPUs
 // or the memory to give all its GPUs, it can take part only after another job has broken it up.
 inline bool starts_may_make_room(Placement rule, const Demand& demand) {
@@ -71,9 +76,7 @@ private:
         return cap_mw_ == kNoCap || state.spec().idle_mw + state.busy_mw() + state.extra_mw(demand, allocation.parts) <= cap_mw_;
     }
     bool sleeps(std::int32_t node) const { return asleep_ != nullptr && (*asleep_)[static_cast<std::size_t>(node)] != 0; }
-    const std::vector<PoolOption>& pools_of(const Demand& demand) const {
-        return rule_ == Placement::power_aware && demand.kind != DemandKind::cpu_only ? demand.pools_by_energy : demand.pools;
-    }
+    const std::vector<PoolOption>& pools_of(const Demand& demand) const { return gpuyard::pools_of(demand, rule_); }
     void take_full_nodes(const ClusterState& state, const Demand& demand, const PoolOption& option, bool sleeping, Allocation& out);
     bool place_in_pools(const ClusterState& state, const Demand& demand, Allocation& out);
     bool place_first_available(const ClusterState& state, const Demand& demand, Allocation& out);

@@ -11,6 +11,8 @@ inline constexpr std::uint64_t kStreamOrder = 2;
 inline constexpr std::uint64_t kStreamPlacement = 3;
 inline constexpr std::uint64_t kStreamFailure = 4;
 inline constexpr std::uint64_t kStreamRepair = 5;
+inline constexpr std::uint64_t kStreamEpisode = 6;
+inline constexpr std::uint64_t kStreamRandomAction = 7;
 
 constexpr std::uint64_t splitmix64(std::uint64_t x) {
     std::uint64_t z = x + 0x9E3779B97F4A7C15ULL;

@@ -14,7 +14,25 @@ std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 Simulator::Simulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Settings& settings,
                      Tracking tracking)
-    : jobs_(std::move(jobs)), settings_(settings), state_(cluster) {
+    : jobs_(std::move(jobs)), settings_(settings), tracking_(tracking), state_(cluster) {
+    clear_record();
+}
+
+void Simulator::reset(const ClusterState& empty, std::shared_ptr<const JobTable> jobs) {
+    jobs_ = std::move(jobs);
+    state_ = empty;
+    events_.clear();
+    next_arrival_ = 0;
+    now_us_ = 0;
+    instant_ = ~std::uint64_t{0};
+    finished_ = 0;
+    parts_.clear();
+    usage_.clear();
+    for (RunningJobs& running : running_) running.clear();
+    clear_record();
+}
+
+void Simulator::clear_record() {
     const std::size_t count = jobs_->submit_us.size();
     record_.start_us.assign(count, -1);
     record_.end_us.assign(count, -1);
@@ -23,11 +41,11 @@ Simulator::Simulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr
     record_.first_part.assign(count, 0);
     record_.part_count.assign(count, 0);
     parts_.reserve(count);
-    if (tracking.running) {
-        running_.resize(as_index(cluster->queues));
+    if (tracking_.running) {
+        running_.resize(as_index(state_.spec().queues));
         expected_end_us_.assign(count, 0);
     }
-    if (tracking.usage) usage_.resize(as_index(jobs_->users));
+    if (tracking_.usage) usage_.resize(as_index(jobs_->users));
 }
 
 Scored Simulator::scored(JobId job, double user_usage) const {
@@ -74,7 +92,7 @@ Time Simulator::finish(JobId job) {
     if (!usage_.empty())
         usage_[as_index(jobs_->user_of(i))].change(now_us_, settings_.usage_half_life_s, -demand.total_milli());
     if (running_.empty()) return 0;
-    running_[as_index(demand.queue)].erase(expected_end_us_[i], job);
+    running_[as_index(demand.queue)].erase({expected_end_us_[i], job, 0, 0, 0});
     return expected_end_us_[i];
 }
 

@@ -31,6 +31,9 @@ public:
     Simulator(const Simulator&) = delete;
     Simulator& operator=(const Simulator&) = delete;
 
+    // Begins anew. Allocates nothing if no earlier cluster or workload was smaller.
+    void reset(const ClusterState& empty, std::shared_ptr<const JobTable> jobs);
+
     Time now() const { return now_us_; }
     std::uint64_t instant() const { return instant_; }
     std::int64_t finished() const { return finished_; }
@@ -47,14 +50,20 @@ public:
     // A job as an order sees it, given its user's usage now.
     Scored scored(JobId job, double user_usage) const;
 
+    // When something finishes or arrives next; kEndless if nothing is left to happen.
+    Time next_time() const {
+        const Time arrival = next_arrival_ < jobs_->submit_us.size() ? jobs_->submit_us[next_arrival_] : kEndless;
+        return events_.empty() ? arrival : std::min(arrival, events_.top().time);
+    }
+    // Lets time pass up to `time`, before which nothing happens.
+    void wait_until(Time time) { now_us_ = time; }
+
     // Moves to the next instant: tells `handler` of each job that finishes (with its expected end) and of each that arrives.
     // False when nothing is left to happen.
     template <class Handler>
     bool next_instant(Handler& handler) {
-        const bool arrivals = next_arrival_ < jobs_->submit_us.size();
-        if (!arrivals && events_.empty()) return false;
-        Time next = arrivals ? jobs_->submit_us[next_arrival_] : kEndless;
-        if (!events_.empty()) next = std::min(next, events_.top().time);
+        const Time next = next_time();
+        if (next == kEndless) return false;
         now_us_ = next;
         ++instant_;
         while (!events_.empty() && events_.top().time == next) {
@@ -69,6 +78,10 @@ public:
 
     // Starts a queued job now. The allocation must be free.
     void start(JobId job, const Allocation& allocation, bool backfilled);
+
+    bool has_started(JobId job) const { return record_.start_us[static_cast<std::size_t>(job)] >= 0; }
+    Time expected_end_of(JobId job) const { return expected_end_us_[static_cast<std::size_t>(job)]; }
+    std::span<const Part> parts() const { return parts_; }
 
     // The schedule, by job id. Jobs that did not start have start -1.
     struct Record {
@@ -86,9 +99,11 @@ public:
 
 private:
     Time finish(JobId job);
+    void clear_record();
 
     std::shared_ptr<const JobTable> jobs_;
     Settings settings_;
+    Tracking tracking_;
     ClusterState state_;
     EventQueue events_;
     std::size_t next_arrival_ = 0;

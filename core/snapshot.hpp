@@ -67,6 +67,18 @@ inline Time work_done(Time progress_us, double slowdown) {
     return slowdown == 1.0 ? progress_us : static_cast<Time>(std::floor(static_cast<double>(progress_us) / slowdown));
 }
 
+// How many jobs arrived lately, each counting for half as much after an hour: docs/observation.md, `arrivals`.
+struct ArrivalRate {
+    double count = 0.0;
+    Time updated_us = 0;
+
+    double at(Time now_us) const { return count * std::exp2(-(seconds(now_us - updated_us) / 3600.0)); }
+    void add(Time now_us) {
+        count = at(now_us) + 1.0;
+        updated_us = now_us;
+    }
+};
+
 // What the jobs of a user hold.
 struct Holdings {
     std::int64_t milli = 0;  // of GPUs
@@ -105,6 +117,8 @@ struct Snapshot {
     Time now_us = 0;
     std::uint64_t instant = 0;
     double origin_s = 0.0;
+    Time epoch_us = 0;  // what the log's clock showed at time 0
+    ArrivalRate arrivals;
     std::shared_ptr<const Settings> settings;
     std::shared_ptr<const std::vector<Demand>> demands;
     std::vector<QueuedJob> queue;        // in order of arrival
@@ -112,6 +126,7 @@ struct Snapshot {
     std::vector<Part> parts;             // of the active jobs
     std::vector<DecayedUsage> user_usage, group_usage;
     std::vector<Holdings> user_holdings;
+    std::vector<std::int64_t> group_milli;  // of GPUs, held by the jobs of each group
     std::vector<std::int64_t> quota_held_milli;
     GittinsHistory gittins;
     JobMix mix;                          // what has arrived so far

@@ -59,8 +59,20 @@ def prepare(
     policy: PolicySpec | Decider,
     config: SimulationConfig,
     history: Workload | None = None,
+    *,
+    for_learning: bool = False,
+    track_gpus: bool = False,
 ) -> CoreInputs:
     """Convert to the core's units and columns, and deal with jobs that can never run.
+
+    Args:
+        workload: The jobs.
+        cluster: What they run on.
+        policy: Who decides.
+        config: Settings.
+        history: Jobs that have finished before, for predictions.
+        for_learning: Tell everything that could matter to a policy: users, groups, watts.
+        track_gpus: Keep the state of every single GPU.
 
     Raises:
         InputError: for what the support matrix (docs/simulator.md, section 20) says no to, and for jobs that
@@ -68,10 +80,11 @@ def prepare(
     """
     spec = policy if isinstance(policy, PolicySpec) else None
     check_supported(workload, cluster, spec, config)
-    with_watts = needs_power(spec, config) or (spec is None and not types_without_watts(cluster))
-    core = core_cluster(workload, cluster, with_watts=with_watts)
+    sees_all = spec is None or for_learning
+    with_watts = needs_power(spec, config) or (sees_all and not types_without_watts(cluster))
+    core = core_cluster(workload, cluster, with_watts=with_watts, track_gpus=track_gpus)
     # Names become numbers only where a policy can see them: on large workloads that costs time.
-    names = _Names(workload, history) if _sees_names(spec, config) else None
+    names = _Names(workload, history) if for_learning or _sees_names(spec, config) else None
     columns = _job_columns(workload, cluster, config, names)
     settings = core_settings(config, cluster, names)
     settings.ticks = config.defragment or bool(getattr(policy, "preempts", False))
@@ -226,6 +239,7 @@ def _job_columns(
         "duration_us": duration_us,
         "estimate_us": _estimates(workload, config, duration_us, row),
         "origin_s": workload.metadata.origin_s,
+        "epoch_us": round(workload.metadata.epoch_s * 1e6),
     }
     if (frame["priority"] != 1.0).any():
         columns["priority"] = frame["priority"].to_numpy()

@@ -15,22 +15,29 @@ MOST_SHARED_GPUS = 64
 """GPUs of a node that jobs may share parts of, at most: the core keeps one bit for each in a word."""
 
 
-def core_cluster(workload: Workload, cluster: Cluster, *, with_watts: bool = False) -> _core.ClusterSpec:
-    """The cluster, for these jobs; ``with_watts`` if the power of its nodes matters to decisions.
+def core_cluster(
+    workload: Workload, cluster: Cluster, *, with_watts: bool = False, track_gpus: bool = False
+) -> _core.ClusterSpec:
+    """The cluster, for these jobs.
+
+    Args:
+        workload: The jobs.
+        cluster: What they run on.
+        with_watts: The power of its nodes matters to decisions.
+        track_gpus: Keep the state of every single GPU, even if no job shares one.
 
     Raises:
-        InputError: if jobs share GPUs of nodes that are too large for that.
+        InputError: if single GPUs are to be told apart on nodes that are too large for that.
     """
     shared = bool((workload.frame["gpu_milli"] < 1000).any())
-    if shared and max(group.gpus for group in cluster.nodes) > MOST_SHARED_GPUS:
-        raise InputError(
-            f"jobs that share GPUs (gpu_milli below 1000) need nodes of at most {MOST_SHARED_GPUS} GPUs each"
-        )
+    if (shared or track_gpus) and max(group.gpus for group in cluster.nodes) > MOST_SHARED_GPUS:
+        who = "jobs that share GPUs (gpu_milli below 1000) need" if shared else "lookahead per_gpu needs"
+        raise InputError(f"{who} nodes of at most {MOST_SHARED_GPUS} GPUs each")
     nodes = cluster.node_columns()
     del nodes["rack"]
     speeds = np.array([gpu_type.speed for gpu_type in cluster.gpu_types])
     watts = _watts(cluster) if with_watts else {}
-    return _core.ClusterSpec(**nodes, type_speed=speeds, track_gpus=shared, **watts)
+    return _core.ClusterSpec(**nodes, type_speed=speeds, track_gpus=shared or track_gpus, **watts)
 
 
 def _watts(cluster: Cluster) -> dict[str, Any]:

@@ -1,0 +1,445 @@
+#include "environment.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "native_run.hpp"
+
+namespace gpuyard {
+
+namespace {
+
+std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// A cluster and a job that stand for those of the first episode until it is known.
+std::shared_ptr<const ClusterSpec> some_cluster() {
+    static const auto cluster = std::make_shared<const ClusterSpec>(NodeColumns{}, std::span<const double>{}, false);
+    return cluster;
+}
+
+template <class T>
+void copy_slice(const std::vector<T>& from, std::int64_t first, std::int64_t count, std::vector<T>& to) {
+    if (from.empty()) {
+        to.clear();
+        return;
+    }
+    const auto begin = from.begin() + first;
+    to.assign(begin, begin + count);
+}
+
+}  // namespace
+
+Environment::Environment(std::shared_ptr<const EnvSpec> spec)
+    : spec_(std::move(spec)),
+      jobs_(std::make_shared<JobTable>()),
+      simulator_(some_cluster(), jobs_, *spec_->settings, {.running = true, .usage = false}),
+      prospects_(spec_->base, *spec_->settings),
+      occupancy_(spec_->tokens, spec_->lookahead),
+      rewards_(*spec_),
+      observer_(*spec_),
+      placer_(spec_->base.placement, spec_->settings->seed),
+      mask_(spec_->actions(), 0) {
+    prospects_.placer().set_mix(&mix_);
+    placer_.set_mix(&mix_);
+}
+
+// --- Episodes ---------------------------------------------------------------------------------------------
+
+void Environment::load(const Episode& episode) {
+    const JobTable& from = *episode.table->jobs;
+    const std::int64_t first = episode.first, count = episode.count;
+    const Time shift = from.submit_us[as_index(first)];
+    if (episode.table != table_) jobs_->demands = from.demands;
+    table_ = episode.table;
+    copy_slice(from.submit_us, first, count, jobs_->submit_us);
+    copy_slice(from.duration_us, first, count, jobs_->duration_us);
+    copy_slice(from.estimate_us, first, count, jobs_->estimate_us);
+    copy_slice(from.demand, first, count, jobs_->demand);
+    copy_slice(from.priority, first, count, jobs_->priority);
+    copy_slice(from.deadline_us, first, count, jobs_->deadline_us);
+    copy_slice(from.user, first, count, jobs_->user);
+    copy_slice(from.group, first, count, jobs_->group);
+    jobs_->row.resize(as_index(count));
+    window_jobs_.assign(table_->window_jobs.begin() + first, table_->window_jobs.begin() + first + count);
+    for (std::size_t i = 0; i < as_index(count); ++i) {
+        jobs_->row[i] = from.row_of(as_index(first) + i);
+        jobs_->submit_us[i] -= shift;
+        if (!jobs_->deadline_us.empty() && jobs_->deadline_us[i] != kEndless) jobs_->deadline_us[i] -= shift;
+        window_jobs_[i].job = static_cast<JobId>(i);
+        window_jobs_[i].submit_us = jobs_->submit_us[i];
+        window_jobs_[i].deadline_us = jobs_->deadline_of(i);
+    }
+    jobs_->users = from.users;
+    jobs_->groups = from.groups;
+    jobs_->origin_s = from.origin_s + seconds(shift);
+    jobs_->epoch_us = from.epoch_us + shift;
+    first_row_ = first;
+    prediction_us_.assign(as_index(count), 0);
+    if (keeps_history()) history_ = earlier_history();
+}
+
+// What the jobs before the episode tell, those that had ended by its beginning had they started at once.
+RunTimeHistory Environment::earlier_history() const {
+    RunTimeHistory history;
+    const JobTable& from = *table_->jobs;
+    const Time begin = from.submit_us[as_index(first_row_)];
+    for (std::size_t i = 0; i < as_index(first_row_); ++i)
+        if (from.submit_us[i] + from.duration_us[i] <= begin)
+            history.add(from.user_of(i), from.group_of(i), from.demand_of(i).gpus, from.duration_us[i]);
+    return history;
+}
+
+// The run time of a finished job that predictions go by.
+Time Environment::counted_run(std::size_t job) const {
+    const bool timed_out = simulator_.record().ending[job] == static_cast<std::uint8_t>(Ending::timeout);
+    return timed_out ? std::min(jobs_->duration_us[job], jobs_->estimate_us[job]) : jobs_->duration_us[job];
+}
+
+// The predictions of all jobs that have arrived, where they are not kept up to date.
+void Environment::find_predictions() {
+    if (keeps_history()) return;
+    RunTimeHistory history = earlier_history();
+    const Simulator::Record& record = simulator_.record();
+    std::vector<std::pair<Time, JobId>> finished;
+    for (std::size_t i = 0; i < jobs_->submit_us.size(); ++i)
+        if (record.start_us[i] >= 0 && record.end_us[i] <= simulator_.now()) finished.emplace_back(record.end_us[i], static_cast<JobId>(i));
+    std::sort(finished.begin(), finished.end());
+    auto next = finished.begin();
+    for (std::size_t i = 0; i < jobs_->submit_us.size() && jobs_->submit_us[i] <= simulator_.now(); ++i) {
+        for (; next != finished.end() && next->first <= jobs_->submit_us[i]; ++next) {
+            const std::size_t done = as_index(next->second);
+            history.add(jobs_->user_of(done), jobs_->group_of(done), jobs_->demand_of(done).gpus, counted_run(done));
+        }
+        prediction_us_[i] = history.predict(jobs_->user_of(i), jobs_->group_of(i), jobs_->demand_of(i).gpus);
+    }
+}
+
+void Environment::begin(const Episode& episode) {
+    load(episode);
+    const std::size_t count = as_index(episode.count);
+    warmup_ = episode.warmup;
+    begin_us_ = jobs_->submit_us[as_index(warmup_)];
+    simulator_.reset(table_->empty, jobs_);
+    const Order order = spec_->base.order;
+    scores_.clear();
+    if (is_static(order) && order != Order::fifo && !spec_->settings->predict) {
+        const Moment moment{0, 0, 0, jobs_->origin_s};
+        for (std::size_t i = 0; i < count; ++i) scores_.push_back(score(order, simulator_.scored(static_cast<JobId>(i), 0.0), moment));
+    }
+    waiting_.reset(count, scores_);
+    const std::size_t users = as_index(jobs_->users), groups = as_index(jobs_->groups);
+    user_usage_.assign(users, {});
+    group_usage_.assign(groups, {});
+    user_holdings_.assign(users, {});
+    user_milli_.assign(users, 0);
+    group_milli_.assign(groups, 0);
+    user_share_.assign(users, 0.0F);
+    group_share_.assign(groups, 0.0F);
+    held_.assign(count, 0);
+    held_jobs_.clear();
+    no_host_.assign(jobs_->demands.size(), 0);
+    queue_seen_.assign(as_index(table_->cluster->queues), 0);
+    mix_.classes.clear();
+    arrivals_ = {};
+    prospects_.reset(simulator_.state(), jobs_->demands, table_->scale);
+    occupancy_.reset(simulator_.state(), table_->scale);
+    rewards_.reset(*jobs_, simulator_.state(), warmup_);
+    metrics_.reset();
+    waiting_milli_ = running_ = steps_ = 0;
+    step_began_us_ = begin_us_;
+    total_reward_ = 0.0;
+    result_ = {};
+    horizon_s_ = kNoHorizon;
+    if (spec_->horizon_factor > 0.0) {
+        const ClusterSpec& cluster = *table_->cluster;
+        const auto capacity = static_cast<double>(rewards_.counts_gpus() ? static_cast<std::int64_t>(cluster.total_gpus) : cluster.given_cpus);
+        horizon_s_ = seconds(jobs_->submit_us.back() - begin_us_) + quotient(spec_->horizon_factor * rewards_.own_work(), capacity);
+    }
+    warm_up(begin_us_);
+    advance();
+    rewards_.forget();
+    metrics_.reset();
+    settle();
+}
+
+void Environment::warm_up(Time until_us) {
+    while (warmup_ > 0 && simulator_.next_time() < until_us) {
+        advance();
+        for (;;) {
+            gather(window_jobs_.size());
+            prospects_.look(simulator_.now(), simulator_.state(), rows_, {}, [this](std::int32_t q) { return simulator_.running(q); });
+            const std::int32_t row = prospects_.base_choice();
+            if (row < 0) break;
+            allocation_ = prospects_.fit(as_index(row)).allocation;
+            start(rows_[as_index(row)]->job, allocation_);
+        }
+    }
+}
+
+// --- Events -----------------------------------------------------------------------------------------------
+
+void Environment::finished(JobId job, Time expected_end_us) {
+    const std::size_t i = as_index(job);
+    const Demand& demand = demand_of(job);
+    const auto parts = simulator_.parts_of(job);
+    const auto user = as_index(jobs_->user_of(i)), group = as_index(jobs_->group_of(i));
+    const double half_life = spec_->settings->usage_half_life_s;
+    ++releases_;
+    --running_;
+    user_usage_[user].change(simulator_.now(), half_life, -demand.total_milli());
+    group_usage_[group].change(simulator_.now(), half_life, -demand.total_milli());
+    user_holdings_[user].add(demand, -1);
+    user_milli_[user] -= demand.total_milli();
+    group_milli_[group] -= demand.total_milli();
+    const double gpus = table_->scale.gpus;
+    user_share_[user] = static_cast<float>(quotient(static_cast<double>(user_milli_[user]) / 1000.0, gpus));
+    group_share_[group] = static_cast<float>(quotient(static_cast<double>(group_milli_[group]) / 1000.0, gpus));
+    prospects_.finished(demand.queue, expected_end_us, simulator_.now());
+    occupancy_.finished(job, demand, parts, simulator_.record().first_part[i], expected_end_us);
+    rewards_.finished(job, parts, simulator_.record().ending[i] == static_cast<std::uint8_t>(Ending::completed));
+    if (keeps_history()) history_.add(jobs_->user_of(i), jobs_->group_of(i), demand.gpus, counted_run(i));
+}
+
+void Environment::arrived(JobId job) {
+    const std::size_t i = as_index(job);
+    const Demand& demand = demand_of(job);
+    if (keeps_history()) prediction_us_[i] = history_.predict(jobs_->user_of(i), jobs_->group_of(i), demand.gpus);
+    if (spec_->settings->predict) {
+        jobs_->estimate_us[i] = prediction_us_[i];
+        window_jobs_[i] = make_window_job(queued(job), demand, spec_->base.placement, *table_->cluster, table_->scale);
+    }
+    waiting_.insert(job);
+    waiting_milli_ += demand.total_milli();
+    arrivals_.add(simulator_.now());
+    mix_.add(demand);
+    if (spec_->base.placement == Placement::fgd) prospects_.resources_changed();
+    rewards_.arrived(job);
+}
+
+void Environment::start(JobId job, const Allocation& allocation) {
+    const std::size_t i = as_index(job);
+    const Demand& demand = demand_of(job);
+    simulator_.start(job, allocation, false);
+    const Time expected = simulator_.expected_end_of(job);
+    const auto user = as_index(jobs_->user_of(i)), group = as_index(jobs_->group_of(i));
+    const double half_life = spec_->settings->usage_half_life_s;
+    ++running_;
+    waiting_.erase(job);
+    waiting_milli_ -= demand.total_milli();
+    user_usage_[user].change(simulator_.now(), half_life, demand.total_milli());
+    group_usage_[group].change(simulator_.now(), half_life, demand.total_milli());
+    user_holdings_[user].add(demand, 1);
+    user_milli_[user] += demand.total_milli();
+    group_milli_[group] += demand.total_milli();
+    const double gpus = table_->scale.gpus;
+    user_share_[user] = static_cast<float>(quotient(static_cast<double>(user_milli_[user]) / 1000.0, gpus));
+    group_share_[group] = static_cast<float>(quotient(static_cast<double>(group_milli_[group]) / 1000.0, gpus));
+    prospects_.started(window_jobs_[i], allocation, expected);
+    occupancy_.started(job, demand, simulator_.parts_of(job), simulator_.record().first_part[i], expected);
+    rewards_.started(job, simulator_.parts_of(job));
+}
+
+// --- Time -------------------------------------------------------------------------------------------------
+
+void Environment::advance() {
+    const Time next = simulator_.next_time();
+    if (next > simulator_.now()) {
+        rewards_.pass(simulator_.now(), next);
+        metrics_.pass(simulator_.state(), seconds(next - simulator_.now()));
+    }
+    simulator_.next_instant(*this);
+    for (const JobId job : held_jobs_) held_[as_index(job)] = 0;
+    held_jobs_.clear();
+}
+
+void Environment::advance_to(Time time_us) {
+    while (!ended() && simulator_.next_time() <= time_us) advance();
+    if (ended() || simulator_.now() >= time_us) return;
+    rewards_.pass(simulator_.now(), time_us);
+    metrics_.pass(simulator_.state(), seconds(time_us - simulator_.now()));
+    simulator_.wait_until(time_us);
+    for (const JobId job : held_jobs_) held_[as_index(job)] = 0;
+    held_jobs_.clear();
+}
+
+void Environment::advance_by_mode() {
+    if (spec_->step_mode != StepMode::tick) return advance();
+    const Time tick = spec_->tick_us;
+    advance_to(begin_us_ + ((simulator_.now() - begin_us_) / tick + 1) * tick);
+}
+
+bool Environment::offered() const {
+    if (spec_->step_mode == StepMode::blocking) return !rows_.empty();
+    const bool may_only_wait = spec_->kind == EnvKind::select_job || spec_->kind == EnvKind::select_job_and_pool;
+    return real_legal_ > 0 || (may_only_wait && spec_->step_mode != StepMode::instant);
+}
+
+// Moves on until a state is offered or the episode is over.
+void Environment::settle() {
+    for (;;) {
+        look();
+        if (ended() || offered()) return;
+        if (!event_pending()) throw std::logic_error("jobs are left waiting on an idle cluster");
+        advance_by_mode();
+    }
+}
+
+// --- Actions ----------------------------------------------------------------------------------------------
+
+std::int64_t Environment::legal_instead(std::int64_t action) const {
+    if (legal(action)) return action;
+    const bool waits = spec_->kind == EnvKind::accept_or_skip || (!spec_->chooses_host() && spec_->step_mode != StepMode::blocking);
+    const std::int64_t waiting = spec_->kind == EnvKind::accept_or_skip ? 0 : noop();
+    if (waits && legal(waiting)) return waiting;
+    return std::find(mask_.begin(), mask_.end(), std::int8_t{1}) - mask_.begin();
+}
+
+StepResult Environment::step(std::int64_t action) {
+    double penalty = 0.0;
+    if (!legal(action)) {
+        action = legal_instead(action);
+        penalty = spec_->invalid_penalty;
+    }
+    if (is_noop(action) && real_legal_ > 0) rewards_.add(Term::idle_while_feasible, -rewards_.waiting_share());
+    act(action);
+    if (ended())
+        look();
+    else
+        settle();
+    const Time passed = simulator_.now() - step_began_us_;
+    step_began_us_ = simulator_.now();
+    if (spec_->weight(Term::backlog) != 0.0) rewards_.add(Term::backlog, -(quotient(seconds(passed), horizon_s_) * backlog()));
+    return finish_step(penalty);
+}
+
+// The share of the episode's work that waits or is left of what runs.
+double Environment::backlog() const {
+    double sum = rewards_.waiting_share();
+    const Simulator::Record& record = simulator_.record();
+    const Time now = simulator_.now();
+    for (std::size_t i = 0; i < jobs_->submit_us.size(); ++i) {
+        if (record.start_us[i] < 0 || record.end_us[i] <= now) continue;
+        sum += rewards_.share(static_cast<JobId>(i)) * (seconds(record.end_us[i] - now) / seconds(record.end_us[i] - record.start_us[i]));
+    }
+    return sum;
+}
+
+StepResult Environment::step_ranked(std::span<const float> priorities) {
+    std::int64_t best = -1;
+    for (std::size_t host = 0; host < mask_.size(); ++host)
+        if (mask_[host] && (best < 0 || priorities[host] > priorities[as_index(best)])) best = static_cast<std::int64_t>(host);
+    return step(best);
+}
+
+StepResult Environment::finish_step(double penalty) {
+    ++steps_;
+    result_.terminated = all_finished();
+    result_.truncated = !result_.terminated && (past_horizon() || (spec_->max_steps > 0 && steps_ >= spec_->max_steps));
+    if (result_.done()) {
+        if (spec_->weight(Term::finish_early) != 0.0)
+            rewards_.add(Term::finish_early, result_.terminated ? std::max(0.0, quotient(horizon_s_ - seconds(clock()), horizon_s_))
+                                                                : -rewards_.unfinished_share());
+        if (spec_->weight(Term::versus_baseline) != 0.0) rewards_.add(Term::versus_baseline, result_.terminated ? baseline_value() : -1.0);
+    }
+    result_.reward = rewards_.take() - penalty;
+    total_reward_ += result_.reward;
+    return result_;
+}
+
+double Environment::baseline_value() const {
+    std::vector<double> values(kEpisodeMetrics.size());
+    EpisodeMetrics metrics;
+    metrics.compute(simulator_, warmup_, begin_us_, values.data());
+    const double own = values[spec_->baseline_metric];
+    Simulator base(table_->cluster, jobs_, *spec_->settings, tracking_for(*spec_->baseline));
+    run_policy(base, *spec_->baseline, {});
+    metrics.compute(base, 0, 0, values.data());
+    const double theirs = values[spec_->baseline_metric];
+    if (std::isnan(own) || std::isnan(theirs)) return 0.0;  // such as the use of GPUs that are not there
+    const double gain = (theirs - own) / std::max({theirs, own, 1.0});
+    return kEpisodeMetrics[spec_->baseline_metric] == "gpu_utilization" ? -gain : gain;
+}
+
+void Environment::act(std::int64_t action) {
+    const bool moves = spec_->step_mode == StepMode::event || (spec_->step_mode == StepMode::tick && !spec_->chooses_host());
+    if (is_noop(action)) {
+        if (spec_->kind == EnvKind::accept_or_skip && spec_->step_mode == StepMode::instant) {
+            const JobId job = rows_[as_index(prospects_.base_choice())]->job;
+            held_[as_index(job)] = 1;
+            held_jobs_.push_back(job);
+            return;
+        }
+        return advance_by_mode();
+    }
+    switch (spec_->kind) {
+        case EnvKind::select_job:
+        case EnvKind::select_job_and_pool: {
+            const bool by_pool = spec_->kind == EnvKind::select_job_and_pool;
+            const auto pools = static_cast<std::int64_t>(by_pool ? spec_->sizes.pools : 1);
+            const JobId job = rows_[as_index(action / pools)]->job;
+            const auto pool = by_pool ? static_cast<std::int32_t>(action % pools) : -1;
+            if (spec_->step_mode == StepMode::blocking) return start_blocking(job, pool);
+            if (!place(job, pool, allocation_)) throw std::logic_error("a legal action cannot be executed");
+            start(job, allocation_);
+            break;
+        }
+        case EnvKind::accept_or_skip: {
+            const std::size_t row = as_index(prospects_.base_choice());
+            allocation_ = prospects_.fit(row).allocation;
+            start(rows_[row]->job, allocation_);
+            break;
+        }
+        default: start_on_host(static_cast<std::int32_t>(action));
+    }
+    if (moves && event_pending()) advance_by_mode();
+}
+
+bool Environment::place(JobId job, std::int32_t pool, Allocation& out) {
+    const std::size_t i = as_index(job);
+    const Demand& demand = pool < 0 ? demand_of(job) : table_->in_pool(jobs_->demand[i], as_index(pool));
+    return !demand.pools.empty() && placer_.place(simulator_.state(), demand, jobs_->row[i], out);
+}
+
+void Environment::start_on_host(std::int32_t node) {
+    const Demand& demand = demand_of(rows_.front()->job);
+    const ClusterSpec& spec = *table_->cluster;
+    const std::int32_t pool = spec.pool[as_index(node)];
+    allocation_.parts.assign(1, Part{node, demand.gpus, 0});
+    allocation_.pool = pool;
+    allocation_.speed = demand.gpus > 0 ? spec.pools[as_index(pool)].speed : 1.0;
+    allocation_.fewest_nodes = 1;
+    simulator_.state().choose_gpus(demand, allocation_.parts);
+    start(rows_.front()->job, allocation_);
+}
+
+void Environment::start_blocking(JobId job, std::int32_t pool) {
+    const Demand& demand = pool < 0 ? demand_of(job) : table_->in_pool(jobs_->demand[as_index(job)], as_index(pool));
+    while (!place(job, pool, allocation_)) {
+        if (spec_->blocking_backfill) backfill(job, demand);
+        advance();
+        if (past_horizon()) return;
+    }
+    start(job, allocation_);
+}
+
+// Starts what does not delay a job that waits for room.
+void Environment::backfill(JobId head, const Demand& demand) {
+    Shadow shadow(table_->cluster);
+    shadow.compute(simulator_.now(), demand, placer_, simulator_.state(), simulator_.running(demand.queue));
+    gather(window_jobs_.size());
+    candidates_.clear();
+    for (const WindowJob* row : rows_)
+        if (row->job != head) candidates_.push_back(row->job);
+    for (const JobId job : candidates_) {
+        if (!place(job, -1, allocation_)) continue;
+        const Time run = allocation_.run_time(jobs_->estimate_us[as_index(job)], spec_->settings->locality_penalty);
+        const Time end = expected_end(simulator_.now(), run);
+        if (end > shadow.time() && !shadow.leaves_room(demand, placer_, demand_of(job), allocation_.parts)) continue;
+        shadow.started(end, demand_of(job), allocation_.parts);
+        start(job, allocation_);
+    }
+}
+
+}  // namespace gpuyard

@@ -1,0 +1,40 @@
+// A waiting job as the encoder of observations sees it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "cluster.hpp"
+#include "placement.hpp"
+#include "snapshot.hpp"
+
+namespace gpuyard {
+
+inline constexpr std::size_t kJobColumnCount = 21;
+inline constexpr std::size_t kNodeColumnCount = 11;
+
+// What columns are relative to.
+struct ClusterScale {
+    explicit ClusterScale(const ClusterSpec& spec);
+
+    double gpus, nodes, largest_size, most_cpus, most_memory, top_speed;
+};
+
+struct WindowJob {
+    std::array<float, kJobColumnCount> columns;  // those that do not change while it waits; the others are 0
+    JobId job;
+    std::int64_t row;
+    Time submit_us, estimate_us, deadline_us;
+    double estimate_s;  // 0 if unknown
+    double bound_s;     // max(estimate, 10)
+    std::int32_t demand, user, group;
+
+    bool knows_estimate() const { return estimate_us != kEndless; }
+};
+
+// `rule`: the placement, which decides which pool comes first.
+WindowJob make_window_job(const QueuedJob& job, const Demand& demand, Placement rule, const ClusterSpec& spec, const ClusterScale& scale);
+
+inline double quotient(double a, double b) { return b == 0.0 ? 0.0 : a / b; }
+
+}  // namespace gpuyard

@@ -1,0 +1,287 @@
+"""An environment in the form in which the native core takes it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from gpuyard import _core
+from gpuyard.cluster import Cluster
+from gpuyard.env.config import HOST_KINDS, EnvConfig
+from gpuyard.env.episodes import DrawnJobs, Source, WindowedJobs
+from gpuyard.errors import InputError
+from gpuyard.policies.base import PolicySpec, parse_policy
+from gpuyard.policies.heuristics import Heuristic
+from gpuyard.policies.support import SPLITTING, types_without_watts
+from gpuyard.preparation import CoreInputs, prepare
+from gpuyard.registry import registered
+from gpuyard.workload import Workload
+
+MOST_LOOKAHEAD = 64
+EPISODE_STREAM = 6
+"""Of the random draws that choose episodes (docs/mdp.md)."""
+
+REFUSED = {
+    "defragment": "moving running jobs",
+    "node_mtbf_s": "failing nodes",
+    "sleep_after_s": "sleeping nodes",
+    "power_cap_w": "a power cap",
+    "group_quotas": "group quotas",
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One part of an observation: rows, and what stands in each column.
+
+    Attributes:
+        rows: How many there are.
+        names: Of the columns, in order.
+        low: Least value of each.
+        high: Largest value of each.
+    """
+
+    rows: int
+    names: tuple[str, ...]
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array; the single row of ``globals`` is a vector."""
+        return (self.rows, len(self.names)) if self.rows else (len(self.names),)
+
+    def space(self) -> spaces.Box:
+        """All arrays within the bounds."""
+        low, high = np.broadcast_to(self.low, self.shape), np.broadcast_to(self.high, self.shape)
+        return spaces.Box(low.copy(), high.copy(), dtype=np.float32)
+
+
+class EnvModel:
+    """Everything that environments of one vector share."""
+
+    def __init__(self, kind: str, config: EnvConfig, source: Source) -> None:
+        self.kind = kind
+        self.config = config
+        self.source = source
+        self.policy = acting_policy(config.base_policy_of(kind), kind)
+        _check(kind, config, self.policy)
+        self._inputs: CoreInputs | None = None
+        sample = source.cluster
+        if isinstance(source, DrawnJobs):
+            first = source.seeds[0] if source.seeds else 0
+            workload, sample = source.draw(first)
+            sampled = self._prepare(workload, sample)
+        else:
+            sampled = self._inputs = self._prepare(source.workload, source.cluster)
+        assert sample is not None
+        self.spec = self._core_spec(sampled, sample)
+        self._table = None
+        if isinstance(source, WindowedJobs):
+            self._table = _core.EpisodeTable(sampled.cluster, sampled.jobs, self.spec)
+            kept = sampled.kept
+            self._rows = (int(np.searchsorted(kept, source.begin)), int(np.searchsorted(kept, source.end)))
+            if self._rows[1] - self._rows[0] < source.jobs:
+                raise InputError(
+                    f"{source.jobs:,} jobs an episode are more than are left: {len(sampled.dropped):,} jobs "
+                    "that can never run on the cluster were dropped"
+                )
+
+    # --- Episodes ---
+
+    def supply(self, core: _core.VectorEnv) -> None:
+        """Tell a core where its episodes come from."""
+        if isinstance(self.source, WindowedJobs):
+            assert self._table is not None
+            core.set_windows(self._table, *self._rows, self.source.jobs, self.config.warmup_jobs)
+
+    @property
+    def draws(self) -> bool:
+        """Whether every episode must be given to the core."""
+        return isinstance(self.source, DrawnJobs)
+
+    def give(self, core: _core.VectorEnv, i: int, seed: int, episode: int) -> None:
+        """Give environment ``i`` the drawn episode of that number."""
+        assert isinstance(self.source, DrawnJobs)
+        chosen = _core.draw(seed, EPISODE_STREAM, episode, 0)
+        seeds = self.source.seeds
+        if seeds is None:
+            return self.give_named(core, i, chosen >> 1)
+        return self.give_named(core, i, seeds[int((chosen >> 11) * 2.0**-53 * len(seeds))])
+
+    def give_named(self, core: _core.VectorEnv, i: int, name: int) -> None:
+        """Give environment ``i`` the window that starts at row ``name``, or the draw of seed ``name``."""
+        if isinstance(self.source, WindowedJobs):
+            assert self._table is not None
+            last = len(self._table) - self.source.jobs
+            if not 0 <= name <= last:
+                raise InputError(f"episode {name}: windows start at rows 0 to {last:,}")
+            core.give(i, self._table, name, self.source.jobs, self.config.warmup_jobs)
+            return
+        inputs = self._prepare(*self.source.draw(name))
+        table = _core.EpisodeTable(inputs.cluster, inputs.jobs, self.spec)
+        core.give(i, table, 0, len(table), 0)
+
+    def _prepare(self, workload: Workload, cluster: Cluster) -> CoreInputs:
+        if self.kind in HOST_KINDS:
+            _check_one_node(workload, cluster)
+        return prepare(
+            workload,
+            cluster,
+            self.policy,
+            self.config.simulated,
+            for_learning=True,
+            track_gpus=self.config.lookahead == "per_gpu",
+        )
+
+    # --- Shapes ---
+
+    def _core_spec(self, inputs: CoreInputs, cluster: Cluster) -> _core.EnvSpec:
+        config = self.config
+        if config.rewards.get("energy") and (unknown := types_without_watts(cluster)):
+            raise InputError(
+                f"reward term energy needs idle_w and peak_w of GPU type {unknown[0]}; state them in the "
+                "cluster's TOML, or name a known type, such as 64x8:v100"
+            )
+        baseline = acting_policy(config.baseline) if config.rewards.get("versus_baseline") else None
+        spec = _core.EnvSpec(
+            kind=self.kind,
+            step_mode=config.step_mode,
+            tokens=config.tokens,
+            lookahead=config.lookahead,
+            base=self.policy.compile(),
+            settings=inputs.settings,
+            rewards=list(config.rewards.items()),
+            baseline=baseline.compile() if baseline else None,
+            baseline_metric=config.baseline_metric,
+        )
+        spec.tick_us = max(1, round(config.tick_s * 1e6))
+        spec.blocking_backfill = config.blocking_backfill
+        spec.lookahead_horizon_us = max(1, round(config.lookahead_horizon_s * 1e6))
+        spec.per_job = config.per_job
+        spec.horizon_factor = config.horizon_factor or 0.0
+        spec.max_steps = config.max_steps or 0
+        spec.invalid_is_noop = config.invalid == "noop"
+        spec.invalid_penalty = config.invalid_penalty
+        self.pools = int(inputs.cluster.pool.max()) + 1
+        self.hosts = len(inputs.cluster.pool)
+        self.lookahead = min(cluster.total_gpus, MOST_LOOKAHEAD)
+        tokens = _core.token_rows(inputs.cluster, config.tokens)
+        drawn_hosts = self.source.most_hosts() if isinstance(self.source, DrawnJobs) else None
+        if drawn_hosts is not None:
+            self.hosts = drawn_hosts
+            tokens = drawn_hosts if config.tokens == "nodes" else tokens
+        rows = config.window_of(self.kind)
+        spec.set_sizes(rows, tokens, self.pools, self.lookahead, self.hosts)
+        self.parts = {
+            "jobs": _columns(_core.JOB_COLUMNS, config.job_features, rows),
+            "nodes": _columns(_core.NODE_COLUMNS, config.node_features, tokens),
+            "globals": _columns(self._global_columns(), config.global_features, 0),
+        }
+        for name, table, chosen in (
+            ("job_columns", _core.JOB_COLUMNS, config.job_features),
+            ("node_columns", _core.NODE_COLUMNS, config.node_features),
+            ("global_columns", self._global_columns(), config.global_features),
+        ):
+            if chosen is not None:
+                setattr(spec, name, _numbers(table, chosen))
+        return spec
+
+    def _global_columns(self) -> list[tuple[str, float, float]]:
+        repeats = {"free": self.pools, "base_pool": self.pools, "lookahead": self.lookahead}
+        return [column for column in _core.GLOBAL_COLUMNS for _ in range(repeats.get(column[0], 1))]
+
+    @property
+    def actions(self) -> int:
+        """Entries of the mask."""
+        return self.spec.actions
+
+    def observation_space(self) -> spaces.Space[Any]:
+        """Of one environment."""
+        if self.config.flatten:
+            low, high = self._flat_bounds()
+            return spaces.Box(low, high, dtype=np.float32)
+        parts: dict[str, spaces.Space[Any]] = {name: part.space() for name, part in self.parts.items()}
+        return spaces.Dict({**parts, "mask": spaces.MultiBinary(self.actions)})
+
+    def _flat_bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        boxes = [part.space() for part in self.parts.values()]
+        mask = np.ones(self.actions, dtype=np.float32)
+        low = np.concatenate([*(box.low.ravel() for box in boxes), 0 * mask])
+        return low, np.concatenate([*(box.high.ravel() for box in boxes), mask])
+
+    def action_space(self) -> spaces.Space[Any]:
+        """Of one environment."""
+        if self.kind == "rank-hosts":
+            return spaces.Box(-1.0, 1.0, (self.hosts,), dtype=np.float32)
+        return spaces.Discrete(self.actions)
+
+
+def acting_policy(name: str, kind: str | None = None) -> PolicySpec:
+    """A policy that can act in an environment, of that kind if one is given.
+
+    Raises:
+        InputError: if it preempts, reserves, optimises, is written in Python, or splits gangs where pools
+            are chosen.
+    """
+    policy = parse_policy(name)
+    if kind == "select-job-and-pool" and policy.placement in SPLITTING:
+        raise InputError(
+            f"policy {policy.name}: placement {policy.placement} splits gangs over pools, but pools are what "
+            "is chosen here; use consolidate"
+        )
+    why = None
+    if policy.preempts:
+        why = "stops running jobs"
+    elif policy.backfill == "conservative":
+        why = "plans ahead of events"
+    elif policy.is_optimised:
+        why = "places several jobs together"
+    elif not isinstance(registered("order")[policy.order], Heuristic):
+        why = "is an order written in Python"
+    if why:
+        raise InputError(
+            f"policy {policy.name} {why}, which environments do not offer; use another, such as sjf+easy"
+        )
+    return policy
+
+
+def _check(kind: str, config: EnvConfig, policy: PolicySpec) -> None:
+    simulation = config.simulated
+    for name, what in REFUSED.items():
+        if getattr(simulation, name):
+            raise InputError(f"environments do not offer {what} ({name}); leave that setting out")
+    hosts = kind in HOST_KINDS
+    if config.step_mode == "blocking" and (hosts or kind == "accept-or-skip"):
+        raise InputError(
+            f"step_mode blocking is for environments that select jobs, not for {kind}; use instant"
+        )
+    if hosts and (policy.backfill.startswith("easy") or policy.admission):
+        raise InputError(
+            f"base policy {policy.name}: where hosts are chosen, jobs come in order or greedily; "
+            f"use {policy.order}+greedy or {policy.order}+strict"
+        )
+
+
+def _check_one_node(workload: Workload, cluster: Cluster) -> None:
+    largest = max(group.gpus for group in cluster.nodes)
+    gpus = workload.frame["gpus"].to_numpy()
+    if (gpus > largest).any():
+        row = int(np.argmax(gpus > largest))
+        raise InputError(
+            f"job {row} of workload {workload.metadata.name} needs {gpus[row]} GPUs, more than a node of "
+            f"cluster {cluster.name} has ({largest}); where hosts are chosen a job sits on one: use "
+            "gpuyard/SelectJob-v0"
+        )
+
+
+def _columns(table: list[tuple[str, float, float]], chosen: tuple[str, ...] | None, rows: int) -> Columns:
+    picked = [table[i] for i in _numbers(table, chosen)] if chosen is not None else table
+    names, low, high = zip(*picked, strict=True) if picked else ((), (), ())
+    return Columns(rows, names, np.array(low, np.float32), np.array(high, np.float32))
+
+
+def _numbers(table: list[tuple[str, float, float]], chosen: tuple[str, ...]) -> list[int]:
+    return [i for name in chosen for i, column in enumerate(table) if column[0] == name]

@@ -1,0 +1,159 @@
+"""One environment with Gymnasium's single API."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuyard import _core
+from gpuyard.cluster import Cluster
+from gpuyard.env.buffers import make_buffers, observation_shapes
+from gpuyard.env.model import acting_policy
+from gpuyard.env.render import draw_text, paint
+from gpuyard.env.vector import METRICS, make_model
+from gpuyard.errors import InputError
+from gpuyard.workload import Workload
+from gpuyard.workload.generators.base import GeneratorConfig
+
+
+class SchedulingEnv(gymnasium.Env[Any, Any]):
+    """A scheduling environment (docs/mdp.md). Arguments as for ``SchedulingVectorEnv``."""
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        workload: Workload | str | Path | None = None,
+        generator: GeneratorConfig | Mapping[str, Any] | str | None = None,
+        cluster: Cluster | str | None = None,
+        preset: str | None = None,
+        render_mode: str | None = None,
+        **settings: Any,
+    ) -> None:
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise InputError(f"render_mode {render_mode!r}: expected ansi or rgb_array")
+        self.render_mode = render_mode
+        self.model = make_model(kind, workload, generator, cluster, preset, settings)
+        self.observation_space = self.model.observation_space()
+        self.action_space = self.model.action_space()
+        self._ranks = kind == "rank-hosts"
+        self._buffers = make_buffers(self.model, 1)
+        self._parts = tuple(observation_shapes(self.model))
+        self._core = _core.VectorEnv(self.model.spec, 1, 1, "off")
+        self._core.attach(self._buffers)
+        self.model.supply(self._core)
+        self._seed = 0
+        self._episodes = 0
+        self._begun = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: Starts the draws of episodes again; without one at the first call, the seed is drawn.
+            options: ``episode``: which one, by first row or by the generator's seed.
+        """
+        super().reset(seed=seed)
+        options = dict(options or {})
+        episode = options.pop("episode", None)
+        if options:
+            raise InputError(f"unknown option {next(iter(options))!r} of reset; known: episode")
+        if seed is None and not self._begun:
+            seed = int(self.np_random.integers(2**31))
+        if seed is not None:
+            self._seed, self._episodes = seed, 0
+        if episode is not None:
+            self.model.give_named(self._core, 0, int(episode))
+        elif self.model.draws:
+            self.model.give(self._core, 0, self._seed, self._episodes)
+            self._episodes += 1
+        self._core.reset(None if seed is None else np.array([seed], np.uint64), None)
+        self._begun = True
+        return self._observation(), self._info()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Act.
+
+        Raises:
+            InvalidActionError: for an action that cannot be executed; then nothing has changed.
+        """
+        if self._ranks:
+            self._core.step_ranked(self._priorities(action))
+        else:
+            self._core.step(self._number(action))
+        info = self._info()
+        if self._buffers["ended"][0]:
+            values = dict(zip(METRICS, self._buffers["metrics"][0].tolist(), strict=True))
+            length = int(self._buffers["episode_length"][0])
+            info["episode_metrics"] = {
+                "return": float(self._buffers["episode_return"][0]),
+                "length": length,
+                **values,
+            }
+        reward, ended = float(self._buffers["reward"][0]), bool(self._buffers["terminated"][0])
+        return self._observation(), reward, ended, bool(self._buffers["truncated"][0]), info
+
+    def _number(self, action: Any) -> NDArray[np.int64]:
+        array = np.asarray(action)
+        if array.shape not in ((), (1,)) or array.dtype.kind not in "iu":
+            raise InputError(
+                f"action {action!r} is not a whole number between 0 and {self.model.actions - 1}"
+            )
+        return array.reshape(1).astype(np.int64)
+
+    def _priorities(self, action: Any) -> NDArray[np.float32]:
+        array = np.asarray(action)
+        if array.shape != (self.model.hosts,) or array.dtype.kind not in "fiu":
+            raise InputError(
+                f"action has shape {array.shape} and type {array.dtype}; expected {self.model.hosts} "
+                "numbers, a priority for each host"
+            )
+        return np.ascontiguousarray(array, dtype=np.float32)
+
+    def _observation(self) -> Any:
+        if self.model.config.flatten:
+            return self._buffers["flat"][0].copy()
+        return {name: self._buffers[name][0].copy() for name in self._parts}
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": self._buffers["mask"][0].copy()}
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Which actions can be executed now; what sb3-contrib's MaskablePPO asks for."""
+        mask: NDArray[np.bool_] = self._buffers["mask"][0].astype(np.bool_)
+        return mask
+
+    def expert_action(self, policy: str) -> Any:
+        """What a policy would do now (docs/mdp.md, "Experts")."""
+        action = int(self._core.expert_actions(acting_policy(policy, self.model.kind).compile())[0])
+        if not self._ranks:
+            return action
+        return np.eye(1, self.model.hosts, action, dtype=np.float32)[0]
+
+    def random_action(self) -> int:
+        """One of the legal actions, all equally likely, by seed, episode and step."""
+        return int(self._core.random_actions()[0])
+
+    def snapshot(self) -> _core.Snapshot:
+        """What a scheduler could know now."""
+        return self._core.snapshot(0)
+
+    def schedule(self) -> dict[str, Any]:
+        """What has happened in the episode so far: when and where its jobs ran, microseconds."""
+        return self._core.record(0)
+
+    def render(self) -> Any:
+        """The cluster and the queue: text (``ansi``) or a picture (``rgb_array``)."""
+        if self.render_mode is None or not self._begun:
+            return None
+        snapshot, clock_s = self._core.snapshot(0), self._core.clock_s(0)
+        window = self._core.window(0)
+        draw = draw_text if self.render_mode == "ansi" else paint
+        return draw(snapshot, clock_s, window)

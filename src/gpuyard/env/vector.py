@@ -1,0 +1,273 @@
+"""Many environments as one Gymnasium vector environment, stepped natively."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from gpuyard import _core
+from gpuyard.cluster import Cluster
+from gpuyard.env.buffers import make_buffers, observation_shapes
+from gpuyard.env.config import read_settings
+from gpuyard.env.episodes import find_source
+from gpuyard.env.model import EnvModel, acting_policy
+from gpuyard.env.presets import preset_settings
+from gpuyard.errors import InputError
+from gpuyard.workload import Workload
+from gpuyard.workload.generators.base import GeneratorConfig
+
+_MODES = {
+    AutoresetMode.SAME_STEP: "same-step",
+    AutoresetMode.NEXT_STEP: "next-step",
+    AutoresetMode.DISABLED: "off",
+}
+METRICS = tuple(_core.EPISODE_METRICS)
+
+
+def make_model(
+    kind: str,
+    workload: Workload | str | Path | None,
+    generator: GeneratorConfig | Mapping[str, Any] | str | None,
+    cluster: Cluster | str | None,
+    preset: str | None,
+    settings: Mapping[str, Any],
+) -> EnvModel:
+    """What the arguments of an environment ask for."""
+    given: dict[str, Any] = {"workload": workload, "generator": generator, "cluster": cluster, **settings}
+    if preset is not None:
+        given = preset_settings(
+            preset, kind, {name: value for name, value in given.items() if value is not None}
+        )
+    jobs, drawn, machines = (given.pop(name, None) for name in ("workload", "generator", "cluster"))
+    config = read_settings(given)
+    return EnvModel(kind, config, find_source(kind, config, jobs, drawn, machines))
+
+
+class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
+    """``num_envs`` environments (docs/mdp.md), stepped by ``threads`` threads.
+
+    Args:
+        kind: Such as ``select-job``.
+        num_envs: How many there are.
+        workload: Jobs to draw windows from: a workload, a file, or the name of a built-in one.
+        generator: Draws the jobs of every episode anew, instead of a workload.
+        cluster: What they run on.
+        preset: Settings by name (``gpuyard env list``); what is given beside it takes precedence.
+        threads: None: one a processor.
+        autoreset_mode: ``SAME_STEP`` (the default), ``NEXT_STEP`` or ``DISABLED``.
+        copy: Return copies of the arrays. Without, they are overwritten by the next step.
+        buffers: Arrays to write into, by name, such as ``jobs`` or ``reward``; what is missing is allocated.
+        max_episode_steps: The same as the setting ``max_steps``.
+        settings: Fields of ``EnvConfig``.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+
+    def __init__(
+        self,
+        kind: str,
+        num_envs: int = 1,
+        *,
+        workload: Workload | str | Path | None = None,
+        generator: GeneratorConfig | Mapping[str, Any] | str | None = None,
+        cluster: Cluster | str | None = None,
+        preset: str | None = None,
+        threads: int | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        copy: bool = True,
+        buffers: Mapping[str, NDArray[Any]] | None = None,
+        max_episode_steps: int | None = None,
+        render_mode: str | None = None,
+        **settings: Any,
+    ) -> None:
+        if render_mode is not None:
+            raise InputError(
+                "a vector of environments is not rendered; make a single one with gymnasium.make"
+            )
+        if num_envs < 1 or (threads is not None and threads < 1):
+            raise InputError("num_envs and threads must be at least 1")
+        if max_episode_steps is not None:
+            settings.setdefault("max_steps", max_episode_steps)
+        self.model = make_model(kind, workload, generator, cluster, preset, settings)
+        self.num_envs = num_envs
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
+        self.single_observation_space = self.model.observation_space()
+        self.single_action_space = self.model.action_space()
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._copy = copy
+        self._ranks = kind == "rank-hosts"
+        self._buffers = make_buffers(self.model, num_envs, buffers)
+        self._parts = tuple(observation_shapes(self.model))
+        workers = min(threads or _processors(), num_envs)
+        self._core = _core.VectorEnv(self.model.spec, num_envs, workers, _MODES[self.autoreset_mode])
+        self._core.attach(self._buffers)
+        self.model.supply(self._core)
+        self._seeds = np.zeros(num_envs, dtype=np.uint64)
+        self._episodes = np.zeros(num_envs, dtype=np.int64)
+        self._all = np.ones(num_envs, dtype=np.bool_)
+
+    # --- Gymnasium ---
+
+    def reset(
+        self,
+        *,
+        seed: int | list[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin episodes: in all environments, or in those that ``options["reset_mask"]`` marks.
+
+        Args:
+            seed: Environment i gets seed + i; or one seed an environment. None: their draws go on.
+            options: ``reset_mask``; ``episode``: which episode, a number or one an environment.
+        """
+        options = dict(options or {})
+        mask = options.pop("reset_mask", None)
+        episode = options.pop("episode", None)
+        if options:
+            raise InputError(f"unknown option {next(iter(options))!r} of reset; known: episode, reset_mask")
+        which = self._which(mask)
+        seeded = self._set_seeds(seed) & which
+        for i in np.flatnonzero(which):
+            if episode is not None:
+                name = episode if np.ndim(episode) == 0 else np.asarray(episode)[i]
+                self.model.give_named(self._core, int(i), int(name))
+            elif self.model.draws:
+                self._give_next(int(i))
+        if seeded.any():
+            self._core.reset(self._seeds, seeded.view(np.uint8))
+        if (which & ~seeded).any():
+            self._core.reset(None, (which & ~seeded).view(np.uint8))
+        self._prefetch(which)
+        return self._observation(), {**self._masks()}
+
+    def _which(self, mask: Any) -> NDArray[np.bool_]:
+        if mask is None:
+            return self._all
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
+            raise InputError(f"reset_mask must be a numpy array of bool, shape ({self.num_envs},)")
+        return mask
+
+    def _set_seeds(self, seed: int | list[int | None] | None) -> NDArray[np.bool_]:
+        """Take new seeds, and say which environments have one."""
+        if seed is None:
+            return np.zeros(self.num_envs, dtype=np.bool_)
+        given = [seed + i for i in range(self.num_envs)] if isinstance(seed, int | np.integer) else list(seed)
+        if len(given) != self.num_envs:
+            raise InputError(f"{len(given)} seeds for {self.num_envs} environments")
+        seeded = np.array([value is not None for value in given])
+        self._seeds[seeded] = [value for value in given if value is not None]
+        self._episodes[seeded] = 0
+        return seeded
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Act in every environment.
+
+        Raises:
+            InvalidActionError: for an action that cannot be executed; then nothing has changed.
+        """
+        if self._ranks:
+            self._core.step_ranked(self._ranked(actions))
+        else:
+            self._core.step(self._discrete(actions))
+        b = self._buffers
+        infos = self._masks()
+        ended = b["ended"].view(np.bool_)
+        if ended.any():
+            self._report(infos, ended.copy())
+        rewards, terminated, truncated = b["reward"], b["terminated"], b["truncated"]
+        if self._copy:
+            rewards, terminated, truncated = rewards.copy(), terminated.copy(), truncated.copy()
+        return self._observation(), rewards, terminated.view(np.bool_), truncated.view(np.bool_), infos
+
+    def _discrete(self, actions: Any) -> NDArray[np.int64]:
+        array = np.asarray(actions)
+        if array.shape != (self.num_envs,) or array.dtype.kind not in "iu":
+            raise InputError(
+                f"actions have shape {array.shape} and type {array.dtype}; expected one whole number for "
+                f"each of the {self.num_envs} environments"
+            )
+        return np.ascontiguousarray(array, dtype=np.int64)
+
+    def _ranked(self, actions: Any) -> NDArray[np.float32]:
+        array = np.asarray(actions)
+        if array.shape != (self.num_envs, self.model.hosts) or array.dtype.kind not in "fiu":
+            raise InputError(
+                f"actions have shape {array.shape} and type {array.dtype}; expected numbers of shape "
+                f"{(self.num_envs, self.model.hosts)}, a priority for each host"
+            )
+        return np.ascontiguousarray(array, dtype=np.float32).reshape(-1)
+
+    def _observation(self) -> Any:
+        if self.model.config.flatten:
+            return self._buffers["flat"].copy() if self._copy else self._buffers["flat"]
+        return {
+            name: self._buffers[name].copy() if self._copy else self._buffers[name] for name in self._parts
+        }
+
+    def _masks(self) -> dict[str, Any]:
+        mask = self._buffers["mask"]
+        return {"action_mask": mask.copy() if self._copy else mask, "_action_mask": self._all}
+
+    def _report(self, infos: dict[str, Any], ended: NDArray[np.bool_]) -> None:
+        """Metrics of the episodes that have ended, and the next ones where they must be given."""
+        b = self._buffers
+        values = {"return": b["episode_return"].copy(), "length": b["episode_length"].copy()}
+        values |= dict(zip(METRICS, b["metrics"].T.copy(), strict=True))
+        metrics = {"episode_metrics": values, "_episode_metrics": ended}
+        if self.autoreset_mode is not AutoresetMode.SAME_STEP:
+            infos |= metrics
+            if self.autoreset_mode is AutoresetMode.NEXT_STEP:
+                self._prefetch(ended)
+            return
+        final = np.full(self.num_envs, None, dtype=object)
+        for i in np.flatnonzero(ended):
+            parts = {name: b[f"last_{name}"][i].copy() for name in self._parts}
+            final[i] = parts["flat"] if self.model.config.flatten else parts
+        masks = {"action_mask": b["last_mask"].copy(), "_action_mask": ended}
+        infos |= {
+            "final_obs": final,
+            "_final_obs": ended,
+            "final_info": {**masks, **metrics},
+            "_final_info": ended,
+        }
+        self._prefetch(ended)
+
+    def _give_next(self, i: int) -> None:
+        self.model.give(self._core, i, int(self._seeds[i]), int(self._episodes[i]))
+        self._episodes[i] += 1
+
+    def _prefetch(self, which: NDArray[np.bool_]) -> None:
+        """Give the episodes that begin by themselves when the present ones end."""
+        if self.model.draws and self.autoreset_mode is not AutoresetMode.DISABLED:
+            for i in np.flatnonzero(which):
+                self._give_next(int(i))
+
+    # --- Beyond Gymnasium ---
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Which actions can be executed now, a row an environment."""
+        return self._buffers["mask"].astype(np.bool_)
+
+    def expert_actions(self, policy: str) -> NDArray[Any]:
+        """What a policy would do in every environment (docs/mdp.md, "Experts")."""
+        actions = self._core.expert_actions(acting_policy(policy, self.model.kind).compile())
+        if not self._ranks:
+            return actions
+        ranks = np.zeros((self.num_envs, self.model.hosts), dtype=np.float32)
+        ranks[np.arange(self.num_envs), actions] = 1.0
+        return ranks
+
+    def random_actions(self) -> NDArray[np.int64]:
+        """An action for every environment, all legal ones equally likely, by seed, episode and step."""
+        return self._core.random_actions()
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
