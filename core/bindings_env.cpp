@@ -221,10 +221,10 @@ void bind_env(nb::module_& m) {
             self.env.random_actions(actions);
             return to_numpy(std::move(actions));
         })
-        .def("snapshot", [](BoundVectorEnv& self, std::size_t i) { return self.env.at(i).snapshot(); }, "i"_a)
-        .def("window", [](BoundVectorEnv& self, std::size_t i) { return self.env.at(i).window(); }, "i"_a)
-        .def("record", [](BoundVectorEnv& self, std::size_t i) { return record_of(self.env.at(i)); }, "i"_a)
-        .def("clock_s", [](BoundVectorEnv& self, std::size_t i) { return seconds(self.env.at(i).clock()); }, "i"_a);
+        .def("snapshot", [](BoundVectorEnv& self, std::size_t i) { return self.env.begun(i).snapshot(); }, "i"_a)
+        .def("window", [](BoundVectorEnv& self, std::size_t i) { return self.env.begun(i).window(); }, "i"_a)
+        .def("record", [](BoundVectorEnv& self, std::size_t i) { return record_of(self.env.begun(i)); }, "i"_a)
+        .def("clock_s", [](BoundVectorEnv& self, std::size_t i) { return seconds(self.env.begun(i).clock()); }, "i"_a);
 }
 
 }  // namespace gpuyard

@@ -62,7 +62,7 @@ void bind_snapshot(nb::module_& m) {
         .def_prop_ro("nodes", [](const Snapshot& s) {
             std::vector<std::int32_t> gpus, empty, pool;
             std::vector<std::uint8_t> available;
-            std::vector<std::int64_t> free_milli, free_cpus, free_memory;
+            std::vector<std::int64_t> free_milli, free_cpus, free_memory, cpus, memory;
             for (std::size_t i = 0; i < s.state.spec().node_count(); ++i) {
                 const auto node = static_cast<std::int32_t>(i);
                 gpus.push_back(s.state.spec().size[i]);
@@ -72,6 +72,8 @@ void bind_snapshot(nb::module_& m) {
                 free_milli.push_back(s.state.available(node) ? s.state.free_milli(node) : 0);
                 free_cpus.push_back(s.state.free_cpus(node));
                 free_memory.push_back(s.state.free_memory(node));
+                cpus.push_back(s.state.spec().cpus[i]);
+                memory.push_back(s.state.spec().memory_mib[i]);
             }
             nb::dict d;
             d["gpus"] = to_numpy(std::move(gpus));
@@ -81,6 +83,8 @@ void bind_snapshot(nb::module_& m) {
             d["free_milli"] = to_numpy(std::move(free_milli));
             d["free_cpus"] = to_numpy(std::move(free_cpus));
             d["free_memory_mib"] = to_numpy(std::move(free_memory));
+            d["cpus"] = to_numpy(std::move(cpus));
+            d["memory_mib"] = to_numpy(std::move(memory));
             return d;
         });
 

@@ -124,7 +124,7 @@ void Environment::begin(const Episode& episode) {
     simulator_.reset(table_->empty, jobs_);
     const Order order = spec_->base.order;
     scores_.clear();
-    if (is_static(order) && order != Order::fifo && !spec_->settings->predict) {
+    if (ranks_for_good() && order != Order::fifo) {
         const Moment moment{0, 0, 0, jobs_->origin_s};
         for (std::size_t i = 0; i < count; ++i) scores_.push_back(score(order, simulator_.scored(static_cast<JobId>(i), 0.0), moment));
     }
@@ -137,6 +137,7 @@ void Environment::begin(const Episode& episode) {
     group_milli_.assign(groups, 0);
     user_share_.assign(users, 0.0F);
     group_share_.assign(groups, 0.0F);
+    rows_are_window_ = false;
     held_.assign(count, 0);
     held_jobs_.clear();
     no_host_.assign(jobs_->demands.size(), 0);
@@ -169,6 +170,7 @@ void Environment::warm_up(Time until_us) {
         advance();
         for (;;) {
             gather(window_jobs_.size());
+            prospects_.try_rows(simulator_.state(), rows_);
             prospects_.look(simulator_.now(), simulator_.state(), rows_, {}, [this](std::int32_t q) { return simulator_.running(q); });
             const std::int32_t row = prospects_.base_choice();
             if (row < 0) break;
@@ -211,6 +213,7 @@ void Environment::arrived(JobId job) {
         window_jobs_[i] = make_window_job(queued(job), demand, spec_->base.placement, *table_->cluster, table_->scale);
     }
     waiting_.insert(job);
+    rows_are_window_ = false;
     waiting_milli_ += demand.total_milli();
     arrivals_.add(simulator_.now());
     mix_.add(demand);
@@ -227,6 +230,7 @@ void Environment::start(JobId job, const Allocation& allocation) {
     const double half_life = spec_->settings->usage_half_life_s;
     ++running_;
     waiting_.erase(job);
+    take_out_of_window(job);
     waiting_milli_ -= demand.total_milli();
     user_usage_[user].change(simulator_.now(), half_life, demand.total_milli());
     group_usage_[group].change(simulator_.now(), half_life, demand.total_milli());
@@ -279,8 +283,8 @@ bool Environment::offered() const {
 // Moves on until a state is offered or the episode is over.
 void Environment::settle() {
     for (;;) {
-        look();
-        if (ended() || offered()) return;
+        glance();
+        if (ended() || offered()) return look();
         if (!event_pending()) throw std::logic_error("jobs are left waiting on an idle cluster");
         advance_by_mode();
     }
@@ -304,10 +308,7 @@ StepResult Environment::step(std::int64_t action) {
     }
     if (is_noop(action) && real_legal_ > 0) rewards_.add(Term::idle_while_feasible, -rewards_.waiting_share());
     act(action);
-    if (ended())
-        look();
-    else
-        settle();
+    settle();
     const Time passed = simulator_.now() - step_began_us_;
     step_began_us_ = simulator_.now();
     if (spec_->weight(Term::backlog) != 0.0) rewards_.add(Term::backlog, -(quotient(seconds(passed), horizon_s_) * backlog()));

@@ -85,12 +85,15 @@ private:
     StepResult finish_step(double penalty);
 
     // Offers.
+    void glance();
     void look();
     void gather(std::size_t count);
+    void take_out_of_window(JobId job);
+    bool ranks_for_good() const { return is_static(spec_->base.order) && !spec_->settings->predict; }
     void gather_dynamic(std::size_t count);
     void put_current_job_first();
-    void look_at_hosts();
-    bool place_current(Placer& placer, Allocation& out) const;
+    void ask_base_policy();
+    void mark_hosts(const Demand& demand);
     bool host_can_hold(const Demand& demand, std::int32_t node) const;
     bool any_host_can_hold(std::int32_t demand);
     void make_mask();
@@ -147,6 +150,7 @@ private:
 
     // The state that is offered.
     std::vector<const WindowJob*> rows_;
+    bool rows_are_window_ = false;          // as long as they need not be gathered anew
     std::vector<std::uint8_t> row_held_;
     std::vector<std::uint8_t> held_;        // by job
     std::vector<JobId> held_jobs_;

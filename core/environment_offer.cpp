@@ -25,11 +25,23 @@ bool same(const Policy& a, const Policy& b) {
 // The first `count` waiting jobs in the base policy's order.
 void Environment::gather(std::size_t count) {
     rows_.clear();
-    if (!is_static(spec_->base.order) || spec_->settings->predict) return gather_dynamic(count);
+    rows_are_window_ = false;
+    if (!ranks_for_good()) return gather_dynamic(count);
     waiting_.visit([&](JobId job) {
         rows_.push_back(&window_jobs_[as_index(job)]);
+        rows_.back()->fetch();
         return rows_.size() < count;
     });
+}
+
+// A job has left the queue: the next one moves up.
+void Environment::take_out_of_window(JobId job) {
+    const auto row = std::find(rows_.begin(), rows_.end(), &window_jobs_[as_index(job)]);
+    rows_are_window_ = rows_are_window_ && row != rows_.end();
+    if (!rows_are_window_) return;
+    const JobId next = rows_.size() == spec_->sizes.rows ? waiting_.behind(rows_.back()->job) : -1;
+    rows_.erase(row);
+    if (next >= 0) rows_.push_back(&window_jobs_[as_index(next)]);
 }
 
 void Environment::gather_dynamic(std::size_t count) {
@@ -49,20 +61,35 @@ std::vector<JobId> Environment::window() const {
     return jobs;
 }
 
-void Environment::look() {
+// Finds out what is legal.
+void Environment::glance() {
     const bool host = spec_->chooses_host();
-    gather(host ? std::max(spec_->sizes.rows, kHostSearch) : spec_->sizes.rows);
-    if (host) put_current_job_first();
+    if (!rows_are_window_) {
+        gather(host ? std::max(spec_->sizes.rows, kHostSearch) : spec_->sizes.rows);
+        rows_are_window_ = !host && ranks_for_good();
+        if (host) put_current_job_first();
+    }
+    prospects_.try_rows(simulator_.state(), rows_);
+    if (spec_->kind == EnvKind::accept_or_skip) ask_base_policy();
+    make_mask();
+}
+
+void Environment::ask_base_policy() {
     row_held_.clear();
     if (!held_jobs_.empty())
         for (const WindowJob* row : rows_) row_held_.push_back(held_[as_index(row->job)]);
     prospects_.look(simulator_.now(), simulator_.state(), rows_, row_held_, [this](std::int32_t q) { return simulator_.running(q); });
-    make_mask();
+}
+
+// After a glance, finds out the rest of what an observation shows.
+void Environment::look() {
+    for (const WindowJob* row : rows_) row->fetch_columns();
+    if (spec_->kind != EnvKind::accept_or_skip) ask_base_policy();
+    if (spec_->chooses_host()) prospects_.set_base_choice(has_current_ ? 0 : -1);
     has_base_allocation_ = false;
-    if (host) return look_at_hosts();
     const std::int32_t choice = prospects_.base_choice();
     if (choice < 0) return;
-    has_base_allocation_ = true;
+    has_base_allocation_ = prospects_.fit(as_index(choice)).fits;
     base_allocation_ = prospects_.fit(as_index(choice)).allocation;
 }
 
@@ -107,24 +134,36 @@ void Environment::put_current_job_first() {
     if (rows_.size() > spec_->sizes.rows) rows_.resize(spec_->sizes.rows);
 }
 
-void Environment::look_at_hosts() {
-    prospects_.set_base_choice(has_current_ ? 0 : -1);
-    has_base_allocation_ = has_current_ && place_current(placer_, base_allocation_);
-}
-
-bool Environment::place_current(Placer& placer, Allocation& out) const {
-    return placer.place(simulator_.state(), demand_of(rows_.front()->job), rows_.front()->row, out);
-}
-
 // Where a rule puts the current job: if it would split it, the first of these nodes that can hold all of it.
 std::int64_t Environment::host_of(Placement rule) const {
     Placer placer(rule, spec_->settings->seed);
     placer.set_mix(&mix_);
     Allocation allocation;
-    if (has_current_ && place_current(placer, allocation))
+    if (has_current_ && placer.place(simulator_.state(), demand_of(rows_.front()->job), rows_.front()->row, allocation))
         for (const Part& part : allocation.parts)
             if (legal(part.node)) return part.node;
     return std::find(mask_.begin(), mask_.end(), std::int8_t{1}) - mask_.begin();
+}
+
+// Legal are the hosts that can hold the current job.
+void Environment::mark_hosts(const Demand& demand) {
+    const ClusterState& state = simulator_.state();
+    std::int8_t* const mask = mask_.data();
+    std::int64_t legal = 0;
+    const auto mark = [&](auto holds) {
+        for (const PoolOption& option : demand.pools)
+            for (const std::int32_t node : table_->cluster->pools[as_index(option.pool)].nodes) {
+                const int fits = holds(node);
+                mask[node] = static_cast<std::int8_t>(fits);
+                legal += fits;
+            }
+    };
+    const std::int64_t cpus = demand.cpus, memory_mib = demand.memory_mib;
+    if (demand.kind == DemandKind::cpu_only)  // without branches, which nobody could foresee
+        mark([&](std::int32_t node) { return static_cast<int>(state.free_cpus(node) >= cpus) & static_cast<int>(state.free_memory(node) >= memory_mib); });
+    else
+        mark([&](std::int32_t node) { return host_can_hold(demand, node) ? 1 : 0; });
+    real_legal_ += legal;
 }
 
 // --- Masks ------------------------------------------------------------------------------------------------
@@ -160,8 +199,7 @@ void Environment::make_mask() {
         }
         case EnvKind::accept_or_skip: allow(1, prospects_.base_choice() >= 0); break;
         default:
-            for (std::size_t node = 0; has_current_ && node < table_->cluster->node_count(); ++node)
-                allow(node, host_can_hold(demand_of(rows_.front()->job), static_cast<std::int32_t>(node)));
+            if (has_current_) mark_hosts(demand_of(rows_.front()->job));
     }
     if (blocking || spec_->chooses_host()) return;
     mask_[spec_->kind == EnvKind::accept_or_skip ? 0 : as_index(noop())] = event_pending() ? 1 : 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace gpuyard {
 
@@ -31,7 +32,7 @@ void fill_row(const Scene& scene, std::size_t i, float* row) {
     const WindowJob& job = *scene.rows[i];
     const Fit& fit = scene.prospects.fit(i);
     const double wait = seconds(scene.now_us - job.submit_us);
-    std::copy(job.columns.begin(), job.columns.end(), row);
+    std::memcpy(row, job.columns.data(), sizeof job.columns);
     row[kWait] = static_cast<float>(wait / (wait + 3600.0));
     if (job.knows_estimate()) {
         const double bounded = std::max(1.0, (wait + job.estimate_s) / job.bound_s);
@@ -58,17 +59,22 @@ Observer::Observer(const EnvSpec& spec)
       node_width_(width(spec.node_columns, kNodeColumnCount)),
       global_width_(width(spec.global_columns, global_length(spec.sizes))) {
     if (spec.job_columns) job_scratch_.resize(spec.sizes.rows * kJobColumnCount);
-    if (spec.node_columns) node_scratch_.resize(spec.sizes.tokens * kNodeColumnCount);
+    const auto place_of = [&](std::size_t column) {
+        if (!spec.node_columns) return column;
+        const auto found = std::find(spec.node_columns->begin(), spec.node_columns->end(), column);
+        return found == spec.node_columns->end() ? kLeftOut : static_cast<std::size_t>(found - spec.node_columns->begin());
+    };
+    release_at_ = place_of(kRelease);
+    base_choice_at_ = place_of(kNodeBaseChoice);
     if (spec.global_columns) global_scratch_.resize(global_length(spec.sizes));
 }
 
 void Observer::write(const Scene& scene, const ObservationBuffers& out) {
     const auto picked = [](std::vector<float>& scratch, float* to) { return scratch.empty() ? to : scratch.data(); };
     write_jobs(scene, picked(job_scratch_, out.jobs));
-    write_nodes(scene, picked(node_scratch_, out.nodes));
+    write_nodes(scene, out.nodes);
     write_globals(scene, picked(global_scratch_, out.globals));
     if (!job_scratch_.empty()) pick(job_scratch_.data(), spec_.sizes.rows, kJobColumnCount, *spec_.job_columns, out.jobs);
-    if (!node_scratch_.empty()) pick(node_scratch_.data(), spec_.sizes.tokens, kNodeColumnCount, *spec_.node_columns, out.nodes);
     if (!global_scratch_.empty()) pick(global_scratch_.data(), 1, global_length(spec_.sizes), *spec_.global_columns, out.globals);
 }
 
@@ -81,11 +87,16 @@ void Observer::write_jobs(const Scene& scene, float* out) {
 
 void Observer::write_nodes(const Scene& scene, float* out) {
     const std::span<const float> rows = scene.occupancy.rows();
-    std::copy(rows.begin(), rows.end(), out);
-    std::fill(out + rows.size(), out + spec_.sizes.tokens * kNodeColumnCount, 0.0F);
-    scene.occupancy.write_release(scene.now_us, seconds(spec_.lookahead_horizon_us), out + kRelease, kNodeColumnCount);
-    if (scene.base_allocation == nullptr) return;
-    for (const Part& part : scene.base_allocation->parts) out[scene.occupancy.row_of(part.node) * kNodeColumnCount + kNodeBaseChoice] = 1.0F;
+    const std::size_t count = scene.occupancy.row_count();
+    if (spec_.node_columns)
+        pick(rows.data(), count, kNodeColumnCount, *spec_.node_columns, out);
+    else
+        std::copy(rows.begin(), rows.end(), out);
+    std::fill(out + count * node_width_, out + spec_.sizes.tokens * node_width_, 0.0F);
+    if (release_at_ != kLeftOut)
+        scene.occupancy.write_release(scene.now_us, seconds(spec_.lookahead_horizon_us), out + release_at_, node_width_);
+    if (scene.base_allocation == nullptr || base_choice_at_ == kLeftOut) return;
+    for (const Part& part : scene.base_allocation->parts) out[scene.occupancy.row_of(part.node) * node_width_ + base_choice_at_] = 1.0F;
 }
 
 void Observer::write_globals(const Scene& scene, float* out) {

@@ -80,7 +80,9 @@ private:
 
     const EnvSpec& spec_;
     std::size_t job_width_, node_width_, global_width_;
-    std::vector<float> job_scratch_, node_scratch_, global_scratch_;  // where columns are picked
+    std::vector<float> job_scratch_, global_scratch_;  // where columns are picked from
+    static constexpr std::size_t kLeftOut = ~std::size_t{0};
+    std::size_t release_at_ = kLeftOut, base_choice_at_ = kLeftOut;  // in a row of nodes
 };
 
 }  // namespace gpuyard

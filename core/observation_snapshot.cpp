@@ -49,6 +49,7 @@ Observation observe(const Snapshot& snapshot, const EnvSpec& spec) {
     Prospects prospects(spec.base, *snapshot.settings);
     prospects.placer().set_mix(&snapshot.mix);
     prospects.reset(snapshot.state, *snapshot.demands, scale);
+    prospects.try_rows(snapshot.state, rows);
     prospects.look(snapshot.now_us, snapshot.state, rows, {},
                    [&](std::int32_t queue) { return Running{running[as_index(queue)], snapshot.parts, *snapshot.demands}; });
     const std::int32_t choice = prospects.base_choice();

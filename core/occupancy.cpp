@@ -1,6 +1,7 @@
 #include "occupancy.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 namespace gpuyard {
@@ -43,6 +44,7 @@ void Occupancy::reset(const ClusterState& state, const ClusterScale& scale) {
     gpu_end_.assign(spec.track_gpus ? spec.total_gpus : 0, kNoJob);
     releases_.clear();
     held_gpus_ = 0;
+    count_samples();
     pool_free_cpus_.assign(spec.pools.size(), 0);
     node_free_cpus_.assign(nodes, 0);
     node_free_milli_.assign(nodes, 0);
@@ -82,6 +84,15 @@ void Occupancy::reset(const ClusterState& state, const ClusterScale& scale) {
         }
     }
     for (std::size_t row = 0; row < classes_.size(); ++row) write_row(row, classes_[row]);
+}
+
+void Occupancy::count_samples() {
+    const std::size_t gpus = state_->spec().total_gpus;
+    if (samples_before_.size() == gpus + 1) return;
+    samples_before_.assign(gpus + 1, 0);
+    const std::size_t samples = std::min(gpus, kMostSamples);
+    for (std::size_t j = 0; j < samples; ++j) ++samples_before_[as_index(sampled_gpu(static_cast<std::int64_t>(j))) + 1];
+    for (std::size_t gpu = 0; gpu < gpus; ++gpu) samples_before_[gpu + 1] = static_cast<std::uint8_t>(samples_before_[gpu + 1] + samples_before_[gpu]);
 }
 
 std::int32_t Occupancy::class_of(std::int32_t node) const {
@@ -128,6 +139,13 @@ Occupancy::ClassSums Occupancy::sums_of_node(std::int32_t node) const {
     return sums;
 }
 
+// The columns that change with what is free.
+void Occupancy::write_use(float* row, const ClassSums& sums) {
+    row[2] = static_cast<float>(use(sums.free_milli, 1000 * sums.gpus));
+    row[3] = static_cast<float>(use(sums.free_cpus, sums.cpus));
+    row[4] = static_cast<float>(use(sums.free_memory, sums.memory));
+}
+
 void Occupancy::write_row(std::size_t row, const ClassSums& sums) {
     float* out = table_.data() + row * kNodeColumnCount;
     if (sums.members == 0) {
@@ -136,11 +154,10 @@ void Occupancy::write_row(std::size_t row, const ClassSums& sums) {
     }
     const Pool& pool = state_->spec().pools[as_index(sums.pool)];
     const auto members = static_cast<double>(sums.members);
+    write_use(out, sums);
     *out++ = 1.0F;
     *out++ = static_cast<float>(members / scale_->nodes);
-    *out++ = static_cast<float>(use(sums.free_milli, 1000 * sums.gpus));
-    *out++ = static_cast<float>(use(sums.free_cpus, sums.cpus));
-    *out++ = static_cast<float>(use(sums.free_memory, sums.memory));
+    out += 3;
     *out++ = static_cast<float>(quotient(static_cast<double>(pool.size), scale_->largest_size));
     *out++ = static_cast<float>(quotient(static_cast<double>(sums.cpus), members * scale_->most_cpus));
     *out++ = static_cast<float>(quotient(static_cast<double>(sums.memory), members * scale_->most_memory));
@@ -158,7 +175,7 @@ void Occupancy::refresh(std::int32_t node) {
     if (spec.cpus[i] != kUnlimited) pool_free_cpus_[as_index(spec.pool[i])] += state_->free_cpus(node) - node_free_cpus_[i];
     if (tokens_ == Tokens::nodes) {
         node_free_cpus_[i] = state_->free_cpus(node);
-        write_row(i, sums_of_node(node));
+        write_use(table_.data() + i * kNodeColumnCount, sums_of_node(node));
         return;
     }
     const std::size_t before = row_of_[i];
@@ -204,7 +221,7 @@ void Occupancy::started(JobId job, const Demand& demand, std::span<const Part> p
         if (!gpu_end_.empty()) update_gpus(parts[k].node, parts[k].gpu_mask);
     }
     if (demand.kind != DemandKind::whole) return;
-    releases_.insert({end, job, demand.gpus});
+    releases_.insert({end, static_cast<std::int32_t>(job), demand.gpus});
     held_gpus_ += demand.gpus;
 }
 
@@ -221,7 +238,7 @@ void Occupancy::finished(JobId job, const Demand& demand, std::span<const Part> 
         if (!gpu_end_.empty()) update_gpus(parts[k].node, parts[k].gpu_mask);
     }
     if (demand.kind != DemandKind::whole) return;
-    releases_.erase({end, job, demand.gpus});
+    releases_.erase({end, static_cast<std::int32_t>(job), demand.gpus});
     held_gpus_ -= demand.gpus;
 }
 
@@ -276,30 +293,38 @@ void Occupancy::write_by_gpu(Time now_us, double horizon_s, float* out, std::siz
     }
     std::transform(gpu_end_.begin(), gpu_end_.end(), remaining_.begin(), [&](Time end) { return static_cast<float>(rem(end)); });
     if (lookahead_ == Lookahead::sorted) std::sort(remaining_.begin(), remaining_.end());
-    for (std::size_t j = 0; j < std::min(length, gpus); ++j) out[j] = remaining_[gpus <= 64 ? j : (2 * j + 1) * gpus / 128];
+    for (std::size_t j = 0; j < std::min(length, gpus); ++j) out[j] = remaining_[as_index(sampled_gpu(static_cast<std::int64_t>(j)))];
+}
+
+// Which GPU, in order of rem, number j of the lookahead is about.
+std::int64_t Occupancy::sampled_gpu(std::int64_t j) const {
+    const auto gpus = static_cast<std::int64_t>(state_->spec().total_gpus);
+    return gpus <= static_cast<std::int64_t>(kMostSamples) ? j : (2 * j + 1) * gpus / 128;
 }
 
 void Occupancy::write_sorted(Time now_us, double horizon_s, float* out, std::size_t length) const {
-    const std::size_t gpus = state_->spec().total_gpus;
-    std::size_t block = 0, at = 0;
-    std::int64_t passed = static_cast<std::int64_t>(gpus) - held_gpus_;  // GPUs before the current entry
-    for (std::size_t j = 0; j < std::min(length, gpus); ++j) {
-        const auto place = static_cast<std::int64_t>(gpus <= 64 ? j : (2 * j + 1) * gpus / 128);
-        if (place < static_cast<std::int64_t>(gpus) - held_gpus_) continue;  // idle
-        while (at == 0 && passed + releases_.block(block).weight <= place) passed += releases_.block(block++).weight;
-        for (;;) {
-            const auto& entries = releases_.block(block);
-            if (at == entries.count) {
-                ++block;
-                at = 0;
-                while (passed + releases_.block(block).weight <= place) passed += releases_.block(block++).weight;
-                continue;
-            }
-            if (passed + entries.entries[at].gpus > place) break;
-            passed += entries.entries[at++].gpus;
+    const std::size_t places = std::min(length, samples_before_.size() - 1);
+    // The entry that holds sample j, for the first j of every entry that holds any. Without branches that depend on the jobs: the
+    // processor could not foresee them. Of entries that begin before the same sample the last one holds it.
+    std::array<const Release*, kMostSamples + 1> holder{};
+    auto passed = static_cast<std::size_t>(static_cast<std::int64_t>(samples_before_.size()) - 1 - held_gpus_);  // the idle GPUs
+    const std::size_t first = samples_before_[passed];
+    for (std::size_t block = 0; block < releases_.block_count(); ++block) {
+        const auto& entries = releases_.block(block);
+        const std::size_t after = passed + static_cast<std::size_t>(entries.weight);
+        if (samples_before_[after] == samples_before_[passed]) {
+            passed = after;
+            continue;
         }
-        const Time end = releases_.block(block).entries[at].end_us;
-        out[j] = end == kUnknownEnd ? 1.0F : static_cast<float>(left_share(end, now_us, horizon_s));
+        for (const Release& entry : entries) {
+            holder[samples_before_[passed]] = &entry;
+            passed += static_cast<std::size_t>(entry.gpus);
+        }
+    }
+    const Release* current = nullptr;
+    for (std::size_t j = first; j < places; ++j) {
+        current = holder[j] != nullptr ? holder[j] : current;
+        out[j] = current->end_us == kUnknownEnd ? 1.0F : static_cast<float>(left_share(current->end_us, now_us, horizon_s));
     }
 }
 

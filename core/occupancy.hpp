@@ -40,10 +40,11 @@ private:
     static constexpr Time kUnknownEnd = kEndless - 1;
     static constexpr Time kNoJob = kEndless;  // on a node, or among the members of a class
     static constexpr std::int32_t kNone = -1;
+    static constexpr std::size_t kMostSamples = 64;  // of the lookahead
 
     struct Release {
         Time end_us;
-        JobId job;
+        std::int32_t job;
         std::int32_t gpus;
         bool operator<(const Release& other) const { return end_us != other.end_us ? end_us < other.end_us : job < other.job; }
         std::int64_t weight() const { return gpus; }
@@ -63,10 +64,13 @@ private:
     void change_class_sums(std::int32_t node, std::size_t row, std::int64_t sign);
     void refresh(std::int32_t node);
     void write_row(std::size_t row, const ClassSums& sums);
+    static void write_use(float* row, const ClassSums& sums);
     ClassSums sums_of_node(std::int32_t node) const;
     void set_leaf(std::size_t row, std::int32_t node, Time end_us);
     Time earliest_of_class(std::size_t row) const { return tournament_[classes_[row].tree + 1]; }
     void update_gpus(std::int32_t node, std::uint64_t gpu_mask);
+    void count_samples();
+    std::int64_t sampled_gpu(std::int64_t j) const;
     void write_sorted(Time now_us, double horizon_s, float* out, std::size_t length) const;
     void write_cdf(Time now_us, double horizon_s, float* out, std::size_t length) const;
     void write_by_gpu(Time now_us, double horizon_s, float* out, std::size_t length);
@@ -91,6 +95,7 @@ private:
     std::vector<std::int64_t> node_free_cpus_;  // as counted in pool_free_cpus_ and the classes
     std::vector<std::int64_t> node_free_milli_, node_free_memory_;
     SortedBlocks<Release> releases_;
+    std::vector<std::uint8_t> samples_before_;  // by number of GPUs, in order of rem: samples among that many
     std::int64_t held_gpus_ = 0;            // whole ones
 };
 

@@ -209,7 +209,28 @@ std::int32_t Placer::remainder_node(const ClusterState& state, const Demand& dem
 }
 
 // Shared and CPU-only jobs sit on one node.
+// The node for a job without GPUs, where nodes are told apart by their free CPUs alone.
+std::int32_t Placer::cpu_node(const ClusterState& state, const Demand& demand, const PoolOption& option) const {
+    const bool takes_first = rule_ == Placement::first_fit || rule_ == Placement::first_available;
+    std::int32_t best = kNone;
+    std::int64_t best_free = 0;
+    for (const std::int32_t node : state.spec().pools[as_index(option.pool)].nodes) {
+        const std::int64_t free = state.free_cpus(node);
+        if (free < demand.cpus || state.free_memory(node) < demand.memory_mib || !state.available(node)) continue;
+        if (takes_first) return node;
+        if (best != kNone && (rule_ == Placement::worst_fit ? free <= best_free : free >= best_free)) continue;
+        best = node;
+        best_free = free;
+    }
+    return best;
+}
+
 bool Placer::place_single(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out) {
+    if (demand.kind == DemandKind::cpu_only && rule_ != Placement::power_aware) {
+        const std::int32_t node = cpu_node(state, demand, option);
+        if (node != kNone) out.parts.push_back({node, 0, 0});
+        return node != kNone;
+    }
     using Key = std::tuple<bool, std::int64_t, std::int64_t>;
     const bool shared = demand.kind == DemandKind::shared;
     const auto key = [&](std::int32_t node) -> Key {

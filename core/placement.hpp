@@ -82,6 +82,7 @@ private:
     bool place_first_available(const ClusterState& state, const Demand& demand, Allocation& out);
     bool place_in_pool(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out);
     bool place_gang(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out);
+    std::int32_t cpu_node(const ClusterState& state, const Demand& demand, const PoolOption& option) const;
     bool place_single(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out);
     bool place_freely(const ClusterState& state, const Demand& demand, std::int64_t row, Allocation& out);
     bool split_gang(const ClusterState& state, const Demand& demand, Allocation& out);

@@ -96,6 +96,7 @@ void Prospects::fill(Fit& fit, const ClusterState& state, const Demand& demand, 
         fit.fragmentation = static_cast<float>(quotient(static_cast<double>(growth(state, demand, fit.allocation)), scale_->gpus));
     }
     fit.speed = static_cast<float>(speed / scale_->top_speed);
+    fit.takes_estimate = speed == 1.0 && (!fit.fits || std::ssize(fit.allocation.parts) == fit.allocation.fewest_nodes);
 }
 
 const Fit& Prospects::fit_of(const ClusterState& state, std::int32_t demand, std::int64_t row, Fit& own) {
@@ -113,12 +114,15 @@ Time Prospects::expected_run(const WindowJob& job, const Fit& fit) const {
     return run_time(job.estimate_us, speed, nodes, nodes, settings_.locality_penalty);
 }
 
-void Prospects::look(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, std::span<const std::uint8_t> held,
-                     const RunningOf& running) {
+void Prospects::try_rows(const ClusterState& state, std::span<const WindowJob* const> rows) {
     if (by_row_.size() < rows.size()) by_row_.resize(rows.size());
     fits_.resize(rows.size());
     before_shadow_.resize(rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i) fits_[i] = &fit_of(state, rows[i]->demand, rows[i]->row, by_row_[i]);
+}
+
+void Prospects::look(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, std::span<const std::uint8_t> held,
+                     const RunningOf& running) {
     find_heads(now_us, state, rows, running);
     find_base_choice(now_us, state, rows, held);
 }
@@ -144,8 +148,8 @@ void Prospects::find_heads(Time now_us, const ClusterState& state, std::span<con
         const QueueShadow& known = shadow_of(demands_[as_index(rows[i]->demand)]);
         before_shadow_[i] = 1;
         if (known.row < 0) continue;
-        const Time end = expected_end(now_us, expected_run(*rows[i], *fits_[i]));
-        before_shadow_[i] = end <= known.shadow.time() ? 1 : 0;
+        const Time run = fits_[i]->takes_estimate ? rows[i]->estimate_us : expected_run(*rows[i], *fits_[i]);
+        before_shadow_[i] = expected_end(now_us, run) <= known.shadow.time() ? 1 : 0;
     }
 }
 

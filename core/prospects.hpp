@@ -18,6 +18,7 @@ namespace gpuyard {
 struct Fit {
     std::uint64_t version = 0;
     bool fits = false;
+    bool takes_estimate = false;  // the expected run time is the estimate itself
     Allocation allocation;  // if it fits
     float free_after = 0.0F, fragmentation = 0.0F, speed = 0.0F;
 };
@@ -38,7 +39,9 @@ public:
     void started(const WindowJob& job, const Allocation& allocation, Time expected_end_us);
     Placer& placer() { return placer_; }
 
-    // `running(queue)` is a Running. `held` marks rows that the base policy passes over; it may be empty.
+    // Finds out which rows fit. The rest of a look costs more, and matters only if the state is offered.
+    void try_rows(const ClusterState& state, std::span<const WindowJob* const> rows);
+    // `running(queue)` is a Running. `held` marks rows that the base policy passes over; it may be empty. `rows` as just tried.
     using RunningOf = std::function<Running(std::int32_t)>;
     void look(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, std::span<const std::uint8_t> held,
               const RunningOf& running);

@@ -35,6 +35,11 @@ VectorEnv::VectorEnv(std::shared_ptr<const EnvSpec> spec, std::size_t count, std
     for (std::size_t i = 0; i < count; ++i) environments_.push_back(std::make_unique<Environment>(spec_));
 }
 
+Environment& VectorEnv::begun(std::size_t i) {
+    if (!begun_.at(i)) throw std::logic_error("environment " + std::to_string(i) + ": no episode has begun; call reset()");
+    return *environments_[i];
+}
+
 void VectorEnv::begin(std::size_t i) {
     if (given_[i]) {
         const Episode episode = std::move(*given_[i]);
@@ -132,6 +137,7 @@ void VectorEnv::expert_actions(const Policy& policy, std::span<std::int64_t> out
 
 void VectorEnv::random_actions(std::span<std::int64_t> out) {
     for (std::size_t i = 0; i < count(); ++i) {
+        if (!begun_[i]) throw std::logic_error("call reset() before random_actions()");
         const auto mask = environments_[i]->mask();
         const auto legal = std::count(mask.begin(), mask.end(), std::int8_t{1});
         const double u = uniform(seeds_[i], kStreamRandomAction, episodes_[i], static_cast<std::uint64_t>(environments_[i]->steps()));

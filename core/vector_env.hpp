@@ -45,7 +45,8 @@ public:
 
     std::size_t count() const { return environments_.size(); }
     const EnvSpec& spec() const { return *spec_; }
-    Environment& at(std::size_t i) { return *environments_.at(i); }
+    // An environment in which an episode has begun.
+    Environment& begun(std::size_t i);
 
     // Episodes are drawn from a source, or given one by one before they are needed.
     void set_source(WindowSource source) { source_ = std::move(source); }

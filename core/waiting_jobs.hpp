@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <numeric>
 #include <span>
@@ -43,8 +44,17 @@ public:
     // Calls `visit(job)` in order for as long as it returns true.
     template <class Visit>
     void visit(Visit visit) const {
-        for (std::size_t at = shape_.first(words_.data()); at != BitTreeShape::npos; at = shape_.next(words_.data(), at + 1))
-            if (!visit(static_cast<JobId>(job_at_[at]))) return;
+        for (std::size_t at = shape_.first(words_.data()); at != BitTreeShape::npos; at = shape_.next(words_.data(), (at | 63) + 1)) {
+            const std::size_t base = at & ~std::size_t{63};
+            for (std::uint64_t rest = words_[at >> 6]; rest != 0; rest &= rest - 1)
+                if (!visit(static_cast<JobId>(job_at_[base + static_cast<std::size_t>(std::countr_zero(rest))]))) return;
+        }
+    }
+
+    // The first that ranks behind a job, which need not wait itself; -1 if there is none.
+    JobId behind(JobId job) const {
+        const std::size_t at = shape_.next(words_.data(), place(job) + 1);
+        return at == BitTreeShape::npos ? -1 : static_cast<JobId>(job_at_[at]);
     }
 
 private:

@@ -20,16 +20,24 @@ struct ClusterScale {
     double gpus, nodes, largest_size, most_cpus, most_memory, top_speed;
 };
 
-struct WindowJob {
-    std::array<float, kJobColumnCount> columns;  // those that do not change while it waits; the others are 0
+// What decisions are made from comes first and fills one cache line: most looks need no more.
+struct alignas(64) WindowJob {
     JobId job;
     std::int64_t row;
     Time submit_us, estimate_us, deadline_us;
     double estimate_s;  // 0 if unknown
     double bound_s;     // max(estimate, 10)
-    std::int32_t demand, user, group;
+    std::int32_t demand, user;
+    std::array<float, kJobColumnCount> columns;  // those that do not change while it waits; the others are 0
+    std::int32_t group;
 
     bool knows_estimate() const { return estimate_us != kEndless; }
+    // With many environments a job is far away when its turn comes.
+    void fetch() const { __builtin_prefetch(this); }
+    void fetch_columns() const {
+        __builtin_prefetch(reinterpret_cast<const char*>(this) + 64);
+        __builtin_prefetch(reinterpret_cast<const char*>(this) + 128);
+    }
 };
 
 // `rule`: the placement, which decides which pool comes first.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
+from gpuyard.cli_env import env_app
 from gpuyard.cli_parts import (
     ClusterText,
     Flag,
@@ -49,6 +50,7 @@ app = App(
 )
 app.command(workload_app)
 app.command(policies_app)
+app.command(env_app)
 app.command(explain, sort_key=3)
 
 

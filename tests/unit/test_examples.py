@@ -27,7 +27,12 @@ def waits(output: str, statistic: str) -> dict[str, float]:
 
 
 def test_every_example_has_a_test_here() -> None:
-    assert {path.stem for path in EXAMPLES} == {"replay_a_log", "python_order", "custom_policy"}
+    assert {path.stem for path in EXAMPLES} == {
+        "replay_a_log",
+        "python_order",
+        "custom_policy",
+        "train_maskable_ppo",
+    }
 
 
 def test_replaying_a_made_up_log_shows_that_backfill_helps() -> None:
@@ -51,3 +56,13 @@ def test_the_python_order_shortens_the_longest_wait_of_sjf() -> None:
 def test_the_custom_policy_lies_between_the_two_that_it_joins() -> None:
     mean = waits(run_example("custom_policy"), "mean")
     assert mean["fifo+greedy/consolidate"] < mean["GreedyUntilLate"] < mean["fifo+strict/consolidate"]
+
+
+def test_training_prints_the_policy_beside_the_rules_on_the_same_windows() -> None:
+    output = run_example("train_maskable_ppo", "256", "2")
+    rows = re.findall(r"^(.+?)  +([\d.]+) +([\d.]+)   (\d) of 2$", output, re.M)
+    names = ["MaskablePPO, 256 steps", "wspt+easy/consolidate", "sjf+easy", "fifo"]
+    assert [name for name, *_ in rows] == names
+    mean = {name: float(value) for name, value, *_ in rows}
+    assert min(mean.values()) >= 1.0
+    assert mean["sjf+easy"] < mean["fifo"]

@@ -31,8 +31,8 @@ LAYERS = (
         "demo",
         "options",
     ),
-    ("shape_options", "simulation_options", "workload_pages", "workload_tables"),
-    ("cli", "cli_generators", "cli_parts", "cli_policies", "cli_survey", "cli_workload"),
+    ("env_tables", "shape_options", "simulation_options", "workload_pages", "workload_tables"),
+    ("cli", "cli_env", "cli_generators", "cli_parts", "cli_policies", "cli_survey", "cli_workload"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 NEVER = {
@@ -109,6 +109,7 @@ def heavy_modules_after(statement: str) -> str:
         "from gpuyard.cli import main; main(['workload', 'synth', '--help'])",
         "from gpuyard.cli import main; main(['workload', 'shape', '--help'])",
         "from gpuyard.cli import main; main(['policies'])",
+        "from gpuyard.cli import main; main(['env', 'list', '--help'])",
     ],
 )
 def test_what_must_be_quick_loads_nothing_heavy(statement: str) -> None:

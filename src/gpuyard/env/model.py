@@ -68,14 +68,14 @@ class EnvModel:
         self.source = source
         self.policy = acting_policy(config.base_policy_of(kind), kind)
         _check(kind, config, self.policy)
-        self._inputs: CoreInputs | None = None
+        self._drawn: dict[int, _core.EpisodeTable] = {}  # episodes that come up again
         sample = source.cluster
         if isinstance(source, DrawnJobs):
             first = source.seeds[0] if source.seeds else 0
             workload, sample = source.draw(first)
             sampled = self._prepare(workload, sample)
         else:
-            sampled = self._inputs = self._prepare(source.workload, source.cluster)
+            sampled = self._prepare(source.workload, source.cluster)
         assert sample is not None
         self.spec = self._core_spec(sampled, sample)
         self._table = None
@@ -98,6 +98,13 @@ class EnvModel:
             core.set_windows(self._table, *self._rows, self.source.jobs, self.config.warmup_jobs)
 
     @property
+    def episode_rows(self) -> range:
+        """Rows at which windows of the workload's split may start."""
+        assert isinstance(self.source, WindowedJobs)
+        begin, end = self._rows
+        return range(begin, end - self.source.jobs + 1)
+
+    @property
     def draws(self) -> bool:
         """Whether every episode must be given to the core."""
         return isinstance(self.source, DrawnJobs)
@@ -115,13 +122,18 @@ class EnvModel:
         """Give environment ``i`` the window that starts at row ``name``, or the draw of seed ``name``."""
         if isinstance(self.source, WindowedJobs):
             assert self._table is not None
-            last = len(self._table) - self.source.jobs
-            if not 0 <= name <= last:
-                raise InputError(f"episode {name}: windows start at rows 0 to {last:,}")
+            rows = self.episode_rows
+            if name not in rows:
+                part = "" if self.config.split == "all" else f" of the {self.config.split} part"
+                raise InputError(f"episode {name}: windows{part} start at rows {rows[0]} to {rows[-1]}")
             core.give(i, self._table, name, self.source.jobs, self.config.warmup_jobs)
             return
-        inputs = self._prepare(*self.source.draw(name))
-        table = _core.EpisodeTable(inputs.cluster, inputs.jobs, self.spec)
+        table = self._drawn.get(name)
+        if table is None:
+            inputs = self._prepare(*self.source.draw(name))
+            table = _core.EpisodeTable(inputs.cluster, inputs.jobs, self.spec)
+        if self.source.seeds is not None and name in self.source.seeds:
+            self._drawn[name] = table
         core.give(i, table, 0, len(table), 0)
 
     def _prepare(self, workload: Workload, cluster: Cluster) -> CoreInputs:

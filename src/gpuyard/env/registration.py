@@ -2,6 +2,9 @@
 
 import gymnasium
 
+from gpuyard.errors import InputError
+from gpuyard.registry import suggest
+
 KINDS = {
     "gpuyard/SelectJob-v0": "select-job",
     "gpuyard/SelectHost-v0": "select-host",
@@ -9,6 +12,20 @@ KINDS = {
     "gpuyard/SelectJobAndPool-v0": "select-job-and-pool",
     "gpuyard/AcceptOrSkip-v0": "accept-or-skip",
 }
+
+
+def checked_kind(name: str) -> str:
+    """The kind of environment of that name or id.
+
+    Raises:
+        InputError: for an unknown one, with the closest.
+    """
+    kinds = dict.fromkeys(KINDS.values())
+    if name in KINDS:
+        return KINDS[name]
+    if name not in kinds:
+        raise InputError(f"unknown kind of environment {name!r}{suggest(name, kinds)}")
+    return name
 
 
 def register_environments() -> None:

@@ -13,7 +13,7 @@ from gpuyard.cluster import Cluster
 from gpuyard.env.buffers import make_buffers, observation_shapes
 from gpuyard.env.model import acting_policy
 from gpuyard.env.render import draw_text, paint
-from gpuyard.env.vector import METRICS, make_model
+from gpuyard.env.vector import METRICS, check_seed, checked_episode, make_model
 from gpuyard.errors import InputError
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
@@ -41,7 +41,7 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
         self.model = make_model(kind, workload, generator, cluster, preset, settings)
         self.observation_space = self.model.observation_space()
         self.action_space = self.model.action_space()
-        self._ranks = kind == "rank-hosts"
+        self._ranks = self.model.kind == "rank-hosts"
         self._buffers = make_buffers(self.model, 1)
         self._parts = tuple(observation_shapes(self.model))
         self._core = _core.VectorEnv(self.model.spec, 1, 1, "off")
@@ -60,6 +60,7 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
             seed: Starts the draws of episodes again; without one at the first call, the seed is drawn.
             options: ``episode``: which one, by first row or by the generator's seed.
         """
+        check_seed(seed)
         super().reset(seed=seed)
         options = dict(options or {})
         episode = options.pop("episode", None)
@@ -70,7 +71,7 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
         if seed is not None:
             self._seed, self._episodes = seed, 0
         if episode is not None:
-            self.model.give_named(self._core, 0, int(episode))
+            self.model.give_named(self._core, 0, checked_episode(episode))
         elif self.model.draws:
             self.model.give(self._core, 0, self._seed, self._episodes)
             self._episodes += 1
@@ -132,22 +133,32 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
 
     def expert_action(self, policy: str) -> Any:
         """What a policy would do now (docs/mdp.md, "Experts")."""
-        action = int(self._core.expert_actions(acting_policy(policy, self.model.kind).compile())[0])
-        if not self._ranks:
-            return action
-        return np.eye(1, self.model.hosts, action, dtype=np.float32)[0]
+        return self._as_action(self._core.expert_actions(acting_policy(policy, self.model.kind).compile())[0])
 
-    def random_action(self) -> int:
+    def random_action(self) -> Any:
         """One of the legal actions, all equally likely, by seed, episode and step."""
-        return int(self._core.random_actions()[0])
+        self._check_begun()
+        return self._as_action(self._core.random_actions()[0])
+
+    def _as_action(self, number: Any) -> Any:
+        """Where hosts are ranked, 1 for the host of that number and 0 for the others."""
+        if not self._ranks:
+            return int(number)
+        return np.eye(1, self.model.hosts, int(number), dtype=np.float32)[0]
 
     def snapshot(self) -> _core.Snapshot:
         """What a scheduler could know now."""
+        self._check_begun()
         return self._core.snapshot(0)
 
     def schedule(self) -> dict[str, Any]:
         """What has happened in the episode so far: when and where its jobs ran, microseconds."""
+        self._check_begun()
         return self._core.record(0)
+
+    def _check_begun(self) -> None:
+        if not self._begun:
+            raise InputError("no episode has begun; call reset() first")
 
     def render(self) -> Any:
         """The cluster and the queue: text (``ansi``) or a picture (``rgb_array``)."""

@@ -17,6 +17,7 @@ from gpuyard.env.config import read_settings
 from gpuyard.env.episodes import find_source
 from gpuyard.env.model import EnvModel, acting_policy
 from gpuyard.env.presets import preset_settings
+from gpuyard.env.registration import checked_kind
 from gpuyard.errors import InputError
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
@@ -38,6 +39,7 @@ def make_model(
     settings: Mapping[str, Any],
 ) -> EnvModel:
     """What the arguments of an environment ask for."""
+    kind = checked_kind(kind)
     given: dict[str, Any] = {"workload": workload, "generator": generator, "cluster": cluster, **settings}
     if preset is not None:
         given = preset_settings(
@@ -102,7 +104,7 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._copy = copy
-        self._ranks = kind == "rank-hosts"
+        self._ranks = self.model.kind == "rank-hosts"
         self._buffers = make_buffers(self.model, num_envs, buffers)
         self._parts = tuple(observation_shapes(self.model))
         workers = min(threads or _processors(), num_envs)
@@ -112,6 +114,7 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         self._seeds = np.zeros(num_envs, dtype=np.uint64)
         self._episodes = np.zeros(num_envs, dtype=np.int64)
         self._all = np.ones(num_envs, dtype=np.bool_)
+        self._begun = False
 
     # --- Gymnasium ---
 
@@ -133,11 +136,14 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         if options:
             raise InputError(f"unknown option {next(iter(options))!r} of reset; known: episode, reset_mask")
         which = self._which(mask)
+        if seed is None and not self._begun:
+            seed = int(self.np_random.integers(2**31))
+        self._begun = True
         seeded = self._set_seeds(seed) & which
+        names = None if episode is None else self._episode_names(episode)
         for i in np.flatnonzero(which):
-            if episode is not None:
-                name = episode if np.ndim(episode) == 0 else np.asarray(episode)[i]
-                self.model.give_named(self._core, int(i), int(name))
+            if names is not None:
+                self.model.give_named(self._core, int(i), names[i])
             elif self.model.draws:
                 self._give_next(int(i))
         if seeded.any():
@@ -154,6 +160,12 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
             raise InputError(f"reset_mask must be a numpy array of bool, shape ({self.num_envs},)")
         return mask
 
+    def _episode_names(self, episode: Any) -> list[int]:
+        names = [episode] * self.num_envs if np.ndim(episode) == 0 else list(episode)
+        if len(names) != self.num_envs:
+            raise InputError(f"{len(names)} episodes for {self.num_envs} environments; give one, or one each")
+        return [checked_episode(name) for name in names]
+
     def _set_seeds(self, seed: int | list[int | None] | None) -> NDArray[np.bool_]:
         """Take new seeds, and say which environments have one."""
         if seed is None:
@@ -161,6 +173,8 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         given = [seed + i for i in range(self.num_envs)] if isinstance(seed, int | np.integer) else list(seed)
         if len(given) != self.num_envs:
             raise InputError(f"{len(given)} seeds for {self.num_envs} environments")
+        for value in given:
+            check_seed(value)
         seeded = np.array([value is not None for value in given])
         self._seeds[seeded] = [value for value in given if value is not None]
         self._episodes[seeded] = 0
@@ -257,16 +271,33 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
 
     def expert_actions(self, policy: str) -> NDArray[Any]:
         """What a policy would do in every environment (docs/mdp.md, "Experts")."""
-        actions = self._core.expert_actions(acting_policy(policy, self.model.kind).compile())
+        numbers = self._core.expert_actions(acting_policy(policy, self.model.kind).compile())
+        return self._as_actions(numbers)
+
+    def random_actions(self) -> NDArray[Any]:
+        """An action for every environment, all legal ones equally likely, by seed, episode and step."""
+        return self._as_actions(self._core.random_actions())
+
+    def _as_actions(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        """Where hosts are ranked, 1 for the host of that number and 0 for the others."""
         if not self._ranks:
-            return actions
+            return numbers
         ranks = np.zeros((self.num_envs, self.model.hosts), dtype=np.float32)
-        ranks[np.arange(self.num_envs), actions] = 1.0
+        ranks[np.arange(self.num_envs), numbers] = 1.0
         return ranks
 
-    def random_actions(self) -> NDArray[np.int64]:
-        """An action for every environment, all legal ones equally likely, by seed, episode and step."""
-        return self._core.random_actions()
+
+def check_seed(seed: Any) -> None:
+    """Raise an InputError unless it is a seed or None."""
+    if seed is not None and not (isinstance(seed, int | np.integer) and 0 <= seed < 2**63):
+        raise InputError(f"seed {seed!r} is not a whole number from 0 to 2^63 - 1")
+
+
+def checked_episode(episode: Any) -> int:
+    """The number of an episode."""
+    if isinstance(episode, bool) or not isinstance(episode, int | np.integer):
+        raise InputError(f"episode {episode!r} is not a whole number: a first row, or a generator's seed")
+    return int(episode)
 
 
 def _processors() -> int:
