@@ -1,9 +1,9 @@
 """Steps a second of the environments against SimPy's jobs a second, and how the cost of a step grows.
 
 Every measurement runs in a process of its own, in turns with its peer; the best of the rounds counts on
-either side. A step is everything a trainer pays for: choosing a random legal action, stepping 64 environments from
-Python, observations of 64 jobs x 21 columns and 64 nodes x 11, masks, rewards, metrics of episodes that end,
-new episodes. On a trace at load 1.3 random actions keep few jobs waiting; where all jobs arrive at once, the
+either side. A step is everything a trainer pays for: choosing a random legal action, stepping 64 environments
+from Python, observations of 64 jobs x 21 columns and 64 nodes x 11, masks, rewards, metrics of episodes that
+end, new episodes. On a trace at load 1.3 random actions keep few jobs waiting; where all jobs arrive at once, the
 window is full until the end.
 """
 
@@ -47,8 +47,8 @@ def environments() -> Iterator[BenchResult]:
         {"nodes": 64, "tokens": "classes"},
     )
     for columns, all_columns in (("4 features a host", False), ("all features", True)):
-        case = {"kind": "select-host", "hosts": 1_000, "all_columns": all_columns}
-        own = max(_steps(**case) for _ in range(ROUNDS))
+        farm = {"kind": "select-host", "hosts": 1_000, "all_columns": all_columns}
+        own = max(_steps(**farm) for _ in range(ROUNDS))
         yield BenchResult(f"env SelectHost, 1,000 hosts, {columns}", own, "steps/s", "100,000 steps/s", 1e5)
     memory = measure_apart(__file__, json.dumps({"memory": True}))
     yield BenchResult(
