@@ -3,8 +3,8 @@
 Every measurement runs in a process of its own, in turns with its peer; the best of the rounds counts on
 either side. A step is everything a trainer pays for: choosing a random legal action, stepping 64 environments
 from Python, observations of 64 jobs x 21 columns and 64 nodes x 11, masks, rewards, metrics of episodes that
-end, new episodes. On a trace at load 1.3 random actions keep few jobs waiting; where all jobs arrive at once, the
-window is full until the end.
+end, new episodes. On a trace at load 1.3 random actions keep few jobs waiting; where all jobs arrive at once,
+the window is full until the end.
 """
 
 import json

@@ -39,8 +39,9 @@ def test_the_readmes_commands_parse() -> None:
 
 
 def test_the_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = re.search(r"```python\n(.*?)```", README, re.S)
-    assert code
+    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(blocks) >= 2
     monkeypatch.chdir(tmp_path)
     Path("jobs.csv").write_text("submit_s,duration_s,gpus\n0,10,8\n1,5,1\n")
-    exec(compile(code[1], "README.md", "exec"), {})
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
