@@ -56,7 +56,8 @@ public:
     std::int64_t own_from() const { return warmup_; }
     std::int64_t steps() const { return steps_; }
     double total_reward() const { return total_reward_; }
-    bool is_done() const { return result_.done(); }
+    // Whether nothing is left to decide: the next step, whatever it is, only says so.
+    bool ended() const { return all_finished() || past_horizon(); }
     void write_metrics(double* out) { metrics_.compute(simulator_, warmup_, begin_us_, out); }
     std::vector<JobId> window() const;
 
@@ -75,13 +76,14 @@ private:
     bool past_horizon() const { return seconds(clock()) > horizon_s_; }
     bool event_pending() const { return simulator_.next_time() != kEndless; }
 
+    void account(JobId job, std::int64_t sign);
+
     // Time.
     void advance();
     void advance_to(Time time_us);
     void advance_by_mode();
     void settle();
     bool offered() const;
-    bool ended() const { return all_finished() || past_horizon(); }
     StepResult finish_step(double penalty);
 
     // Offers.
@@ -136,7 +138,7 @@ private:
     ArrivalRate arrivals_;
     std::vector<DecayedUsage> user_usage_, group_usage_;
     std::vector<Holdings> user_holdings_;
-    std::vector<std::int64_t> user_milli_, group_milli_;
+    std::vector<std::int64_t> group_milli_;
     std::vector<float> user_share_, group_share_;
     std::vector<WindowJob> window_jobs_;  // by job
     std::vector<double> scores_;

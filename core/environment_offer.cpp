@@ -177,9 +177,14 @@ void Environment::make_mask() {
         real_legal_ += legal ? 1 : 0;
     };
     switch (spec_->kind) {
-        case EnvKind::select_job:
-            for (std::size_t row = 0; row < rows_.size(); ++row) allow(row, blocking || prospects_.fit(row).fits);
+        case EnvKind::select_job: {
+            std::int8_t* const mask = mask_.data();
+            for (std::size_t row = 0; row < rows_.size(); ++row) {
+                mask[row] = blocking || prospects_.fit(row).fits ? 1 : 0;
+                real_legal_ += mask[row];
+            }
             break;
+        }
         case EnvKind::select_job_and_pool: {
             ++looks_;
             const std::size_t pools = table_->cluster->pools.size();

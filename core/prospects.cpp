@@ -99,13 +99,6 @@ void Prospects::fill(Fit& fit, const ClusterState& state, const Demand& demand, 
     fit.takes_estimate = speed == 1.0 && (!fit.fits || std::ssize(fit.allocation.parts) == fit.allocation.fewest_nodes);
 }
 
-const Fit& Prospects::fit_of(const ClusterState& state, std::int32_t demand, std::int64_t row, Fit& own) {
-    // A random placement differs from job to job.
-    Fit& fit = base_.placement == Placement::random ? own : by_demand_[as_index(demand)];
-    if (fit.version != version_ || base_.placement == Placement::random) fill(fit, state, demands_[as_index(demand)], row);
-    return fit;
-}
-
 Time Prospects::expected_run(const WindowJob& job, const Fit& fit) const {
     if (fit.fits) return fit.allocation.run_time(job.estimate_us, settings_.locality_penalty);
     const Demand& demand = demands_[as_index(job.demand)];
@@ -118,7 +111,16 @@ void Prospects::try_rows(const ClusterState& state, std::span<const WindowJob* c
     if (by_row_.size() < rows.size()) by_row_.resize(rows.size());
     fits_.resize(rows.size());
     before_shadow_.resize(rows.size());
-    for (std::size_t i = 0; i < rows.size(); ++i) fits_[i] = &fit_of(state, rows[i]->demand, rows[i]->row, by_row_[i]);
+    if (base_.placement == Placement::random) {  // which differs from job to job
+        for (std::size_t i = 0; i < rows.size(); ++i) fill(by_row_[i], state, demands_[as_index(rows[i]->demand)], rows[i]->row);
+        for (std::size_t i = 0; i < rows.size(); ++i) fits_[i] = &by_row_[i];
+        return;
+    }
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        Fit& fit = by_demand_[as_index(rows[i]->demand)];
+        if (fit.version != version_) fill(fit, state, demands_[as_index(rows[i]->demand)], rows[i]->row);
+        fits_[i] = &fit;
+    }
 }
 
 void Prospects::look(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, std::span<const std::uint8_t> held,
@@ -143,13 +145,17 @@ void Prospects::find_heads(Time now_us, const ClusterState& state, std::span<con
         }
         if (!has_head_) shadow_us_ = known.shadow.time();
         has_head_ = true;
+        if (shadows_.size() == 1) break;
     }
+    if (!has_head_) {
+        std::fill(before_shadow_.begin(), before_shadow_.end(), std::uint8_t{1});
+        return;
+    }
+    const bool one_queue = shadows_.size() == 1;
     for (std::size_t i = 0; i < rows.size(); ++i) {
-        const QueueShadow& known = shadow_of(demands_[as_index(rows[i]->demand)]);
-        before_shadow_[i] = 1;
-        if (known.row < 0) continue;
+        const QueueShadow& known = one_queue ? shadows_.front() : shadow_of(demands_[as_index(rows[i]->demand)]);
         const Time run = fits_[i]->takes_estimate ? rows[i]->estimate_us : expected_run(*rows[i], *fits_[i]);
-        before_shadow_[i] = expected_end(now_us, run) <= known.shadow.time() ? 1 : 0;
+        before_shadow_[i] = known.row < 0 || expected_end(now_us, run) <= known.shadow.time() ? 1 : 0;
     }
 }
 

@@ -59,8 +59,6 @@ public:
 
     // The run time expression of section 6 with the estimate for the duration; kEndless if unknown.
     Time expected_run(const WindowJob& job, const Fit& fit) const;
-    // Where a demand would go now. `row` is the job's original row.
-    const Fit& fit_of(const ClusterState& state, std::int32_t demand, std::int64_t row, Fit& own);
 
 private:
     struct QueueShadow {

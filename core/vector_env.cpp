@@ -50,7 +50,7 @@ void VectorEnv::begin(std::size_t i) {
     } else {
         throw std::logic_error("environment " + std::to_string(i) + " was given no episode");
     }
-    begun_[i] = 1;
+    ++begun_[i];
     done_[i] = 0;
 }
 
@@ -67,7 +67,7 @@ void VectorEnv::reset(std::span<const std::uint64_t> seeds, std::span<const std:
         if (!which.empty() && !which[i]) return;
         if (!seeds.empty()) {
             seeds_[i] = seeds[i];
-            episodes_[i] = 0;
+            episodes_[i] = begun_[i] = 0;
         }
         begin(i);
         write(i, observation_);
@@ -109,7 +109,8 @@ void VectorEnv::check(std::span<const std::int64_t> actions) const {
         if (!begun_[i]) throw std::logic_error("call reset() before step()");
         if (awaits_reset(i)) continue;
         if (done_[i]) throw std::logic_error("environment " + std::to_string(i) + ": the episode is over; call reset()");
-        if (!actions.empty() && !spec_->invalid_is_noop && !environments_[i]->legal(actions[i])) refuse(i, actions[i], environments_[i]->mask());
+        if (actions.empty() || spec_->invalid_is_noop || environments_[i]->ended()) continue;
+        if (!environments_[i]->legal(actions[i])) refuse(i, actions[i], environments_[i]->mask());
     }
 }
 
@@ -121,7 +122,7 @@ void VectorEnv::step(std::span<const std::int64_t> actions) {
 void VectorEnv::step_ranked(std::span<const float> priorities) {
     const std::size_t hosts = spec_->actions();
     for (std::size_t i = 0; i < priorities.size(); ++i)
-        if (!std::isfinite(priorities[i]))
+        if (!std::isfinite(priorities[i]) && !awaits_reset(i / hosts))
             throw InvalidAction("environment " + std::to_string(i / hosts) + ": the priority of host " + std::to_string(i % hosts) +
                                 " is not a finite number");
     check({});
@@ -140,7 +141,7 @@ void VectorEnv::random_actions(std::span<std::int64_t> out) {
         if (!begun_[i]) throw std::logic_error("call reset() before random_actions()");
         const auto mask = environments_[i]->mask();
         const auto legal = std::count(mask.begin(), mask.end(), std::int8_t{1});
-        const double u = uniform(seeds_[i], kStreamRandomAction, episodes_[i], static_cast<std::uint64_t>(environments_[i]->steps()));
+        const double u = uniform(seeds_[i], kStreamRandomAction, begun_[i], static_cast<std::uint64_t>(environments_[i]->steps()));
         auto skip = static_cast<std::int64_t>(u * static_cast<double>(legal));
         std::int64_t action = 0;
         while (legal > 0 && (mask[static_cast<std::size_t>(action)] == 0 || skip-- > 0)) ++action;

@@ -82,8 +82,9 @@ private:
     std::vector<std::unique_ptr<Environment>> environments_;
     std::optional<WindowSource> source_;
     std::vector<std::optional<Episode>> given_;
-    std::vector<std::uint64_t> seeds_, episodes_;
-    std::vector<std::uint8_t> begun_, done_;
+    std::vector<std::uint64_t> seeds_;
+    std::vector<std::uint64_t> episodes_, begun_;  // drawn, and begun in all, since the seed was set
+    std::vector<std::uint8_t> done_;
     ObservationArrays observation_, last_;
     StepArrays step_;
     ThreadPool pool_;

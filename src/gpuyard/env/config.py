@@ -69,7 +69,7 @@ class EnvConfig(BaseModel):
     """None: 256, or all if there are fewer; with a generator, as many as it draws."""
     warmup_jobs: Annotated[int, Field(ge=0, le=100_000_000)] = 0
     """Jobs before the window that fill the cluster under the base policy."""
-    generator_seeds: tuple[Seed, ...] | None = None
+    generator_seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
     """Draws to choose from; None: a new one for every episode."""
     horizon_factor: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Truncate at the last arrival + this x work / GPUs; None: never."""

@@ -118,14 +118,27 @@ class EnvModel:
             return self.give_named(core, i, chosen >> 1)
         return self.give_named(core, i, seeds[int((chosen >> 11) * 2.0**-53 * len(seeds))])
 
+    def check_name(self, name: Any) -> int:
+        """The number of an episode: a first row, or a generator's seed.
+
+        Raises:
+            InputError: if there is no such episode.
+        """
+        if isinstance(name, bool) or not isinstance(name, int | np.integer):
+            raise InputError(f"episode {name!r} is not a whole number: a first row, or a generator's seed")
+        if self.draws:
+            if not 0 <= name < 2**63:
+                raise InputError(f"episode {name}: a generator's seed is from 0 to 2^63 - 1")
+        elif name not in self.episode_rows:
+            part = "" if self.config.split == "all" else f" of the {self.config.split} part"
+            rows = self.episode_rows
+            raise InputError(f"episode {name}: windows{part} start at rows {rows[0]} to {rows[-1]}")
+        return int(name)
+
     def give_named(self, core: _core.VectorEnv, i: int, name: int) -> None:
         """Give environment ``i`` the window that starts at row ``name``, or the draw of seed ``name``."""
         if isinstance(self.source, WindowedJobs):
             assert self._table is not None
-            rows = self.episode_rows
-            if name not in rows:
-                part = "" if self.config.split == "all" else f" of the {self.config.split} part"
-                raise InputError(f"episode {name}: windows{part} start at rows {rows[0]} to {rows[-1]}")
             core.give(i, self._table, name, self.source.jobs, self.config.warmup_jobs)
             return
         table = self._drawn.get(name)

@@ -13,7 +13,7 @@ from gpuyard.cluster import Cluster
 from gpuyard.env.buffers import make_buffers, observation_shapes
 from gpuyard.env.model import acting_policy
 from gpuyard.env.render import draw_text, paint
-from gpuyard.env.vector import METRICS, check_seed, checked_episode, make_model
+from gpuyard.env.vector import METRICS, as_array, as_priorities, check_seed, make_model
 from gpuyard.errors import InputError
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
@@ -61,17 +61,18 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
             options: ``episode``: which one, by first row or by the generator's seed.
         """
         check_seed(seed)
-        super().reset(seed=seed)
         options = dict(options or {})
         episode = options.pop("episode", None)
         if options:
             raise InputError(f"unknown option {next(iter(options))!r} of reset; known: episode")
+        name = None if episode is None else self.model.check_name(episode)
+        super().reset(seed=seed)
         if seed is None and not self._begun:
             seed = int(self.np_random.integers(2**31))
         if seed is not None:
             self._seed, self._episodes = seed, 0
-        if episode is not None:
-            self.model.give_named(self._core, 0, checked_episode(episode))
+        if name is not None:
+            self.model.give_named(self._core, 0, name)
         elif self.model.draws:
             self.model.give(self._core, 0, self._seed, self._episodes)
             self._episodes += 1
@@ -102,7 +103,7 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
         return self._observation(), reward, ended, bool(self._buffers["truncated"][0]), info
 
     def _number(self, action: Any) -> NDArray[np.int64]:
-        array = np.asarray(action)
+        array = as_array(action)
         if array.shape not in ((), (1,)) or array.dtype.kind not in "iu":
             raise InputError(
                 f"action {action!r} is not a whole number between 0 and {self.model.actions - 1}"
@@ -110,13 +111,13 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
         return array.reshape(1).astype(np.int64)
 
     def _priorities(self, action: Any) -> NDArray[np.float32]:
-        array = np.asarray(action)
+        array = as_array(action)
         if array.shape != (self.model.hosts,) or array.dtype.kind not in "fiu":
             raise InputError(
                 f"action has shape {array.shape} and type {array.dtype}; expected {self.model.hosts} "
                 "numbers, a priority for each host"
             )
-        return np.ascontiguousarray(array, dtype=np.float32)
+        return as_priorities(array)
 
     def _observation(self) -> Any:
         if self.model.config.flatten:

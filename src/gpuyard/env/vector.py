@@ -112,7 +112,8 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         self._core.attach(self._buffers)
         self.model.supply(self._core)
         self._seeds = np.zeros(num_envs, dtype=np.uint64)
-        self._episodes = np.zeros(num_envs, dtype=np.int64)
+        self._drawn = np.zeros(num_envs, dtype=np.int64)  # episodes, since the seed was set
+        self._awaiting = np.zeros(num_envs, dtype=np.bool_)  # begin anew in the next step
         self._all = np.ones(num_envs, dtype=np.bool_)
         self._begun = False
 
@@ -131,26 +132,26 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
             options: ``reset_mask``; ``episode``: which episode, a number or one an environment.
         """
         options = dict(options or {})
-        mask = options.pop("reset_mask", None)
+        which = self._which(options.pop("reset_mask", None))
         episode = options.pop("episode", None)
         if options:
             raise InputError(f"unknown option {next(iter(options))!r} of reset; known: episode, reset_mask")
-        which = self._which(mask)
+        names = None if episode is None else self._episode_names(episode)
         if seed is None and not self._begun:
             seed = int(self.np_random.integers(2**31))
+        seeded = self._set_seeds(seed, which)  # from here on nothing can be wrong with the arguments
         self._begun = True
-        seeded = self._set_seeds(seed) & which
-        names = None if episode is None else self._episode_names(episode)
         for i in np.flatnonzero(which):
             if names is not None:
                 self.model.give_named(self._core, int(i), names[i])
             elif self.model.draws:
-                self._give_next(int(i))
+                self.model.give(self._core, int(i), int(self._seeds[i]), int(self._drawn[i]))
         if seeded.any():
             self._core.reset(self._seeds, seeded.view(np.uint8))
         if (which & ~seeded).any():
             self._core.reset(None, (which & ~seeded).view(np.uint8))
-        self._prefetch(which)
+        self._awaiting[which] = False
+        self._have_begun(which, drawn=names is None)
         return self._observation(), {**self._masks()}
 
     def _which(self, mask: Any) -> NDArray[np.bool_]:
@@ -164,20 +165,25 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         names = [episode] * self.num_envs if np.ndim(episode) == 0 else list(episode)
         if len(names) != self.num_envs:
             raise InputError(f"{len(names)} episodes for {self.num_envs} environments; give one, or one each")
-        return [checked_episode(name) for name in names]
+        return [self.model.check_name(name) for name in names]
 
-    def _set_seeds(self, seed: int | list[int | None] | None) -> NDArray[np.bool_]:
+    def _set_seeds(self, seed: Any, which: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Take new seeds, and say which environments have one."""
         if seed is None:
             return np.zeros(self.num_envs, dtype=np.bool_)
-        given = [seed + i for i in range(self.num_envs)] if isinstance(seed, int | np.integer) else list(seed)
+        if isinstance(seed, list | tuple | np.ndarray):
+            given = list(seed)
+        else:
+            check_seed(seed)
+            given = [seed + i for i in range(self.num_envs)]
         if len(given) != self.num_envs:
             raise InputError(f"{len(given)} seeds for {self.num_envs} environments")
         for value in given:
             check_seed(value)
-        seeded = np.array([value is not None for value in given])
-        self._seeds[seeded] = [value for value in given if value is not None]
-        self._episodes[seeded] = 0
+        seeded = np.array([value is not None for value in given]) & which
+        for i in np.flatnonzero(seeded):
+            self._seeds[i] = given[i]
+            self._drawn[i] = 0
         return seeded
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -192,16 +198,19 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
             self._core.step(self._discrete(actions))
         b = self._buffers
         infos = self._masks()
-        ended = b["ended"].view(np.bool_)
+        ended = b["ended"].view(np.bool_).copy()
+        if self._awaiting.any():
+            self._have_begun(self._awaiting)
+            self._awaiting[:] = False
         if ended.any():
-            self._report(infos, ended.copy())
+            self._report(infos, ended)
         rewards, terminated, truncated = b["reward"], b["terminated"], b["truncated"]
         if self._copy:
             rewards, terminated, truncated = rewards.copy(), terminated.copy(), truncated.copy()
         return self._observation(), rewards, terminated.view(np.bool_), truncated.view(np.bool_), infos
 
     def _discrete(self, actions: Any) -> NDArray[np.int64]:
-        array = np.asarray(actions)
+        array = as_array(actions)
         if array.shape != (self.num_envs,) or array.dtype.kind not in "iu":
             raise InputError(
                 f"actions have shape {array.shape} and type {array.dtype}; expected one whole number for "
@@ -210,13 +219,13 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         return np.ascontiguousarray(array, dtype=np.int64)
 
     def _ranked(self, actions: Any) -> NDArray[np.float32]:
-        array = np.asarray(actions)
+        array = as_array(actions)
         if array.shape != (self.num_envs, self.model.hosts) or array.dtype.kind not in "fiu":
             raise InputError(
                 f"actions have shape {array.shape} and type {array.dtype}; expected numbers of shape "
                 f"{(self.num_envs, self.model.hosts)}, a priority for each host"
             )
-        return np.ascontiguousarray(array, dtype=np.float32).reshape(-1)
+        return as_priorities(array).reshape(-1)
 
     def _observation(self) -> Any:
         if self.model.config.flatten:
@@ -227,7 +236,7 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _masks(self) -> dict[str, Any]:
         mask = self._buffers["mask"]
-        return {"action_mask": mask.copy() if self._copy else mask, "_action_mask": self._all}
+        return {"action_mask": mask.copy() if self._copy else mask, "_action_mask": self._all.copy()}
 
     def _report(self, infos: dict[str, Any], ended: NDArray[np.bool_]) -> None:
         """Metrics of the episodes that have ended, and the next ones where they must be given."""
@@ -237,8 +246,7 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         metrics = {"episode_metrics": values, "_episode_metrics": ended}
         if self.autoreset_mode is not AutoresetMode.SAME_STEP:
             infos |= metrics
-            if self.autoreset_mode is AutoresetMode.NEXT_STEP:
-                self._prefetch(ended)
+            self._awaiting[:] = ended if self.autoreset_mode is AutoresetMode.NEXT_STEP else False
             return
         final = np.full(self.num_envs, None, dtype=object)
         for i in np.flatnonzero(ended):
@@ -251,17 +259,16 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
             "final_info": {**masks, **metrics},
             "_final_info": ended,
         }
-        self._prefetch(ended)
+        self._have_begun(ended)
 
-    def _give_next(self, i: int) -> None:
-        self.model.give(self._core, i, int(self._seeds[i]), int(self._episodes[i]))
-        self._episodes[i] += 1
-
-    def _prefetch(self, which: NDArray[np.bool_]) -> None:
-        """Give the episodes that begin by themselves when the present ones end."""
-        if self.model.draws and self.autoreset_mode is not AutoresetMode.DISABLED:
+    def _have_begun(self, which: NDArray[np.bool_], *, drawn: bool = True) -> None:
+        """Episodes have begun; give those that will begin by themselves when these end."""
+        if not self.model.draws:
+            return
+        self._drawn[which] += int(drawn)
+        if self.autoreset_mode is not AutoresetMode.DISABLED:
             for i in np.flatnonzero(which):
-                self._give_next(int(i))
+                self.model.give(self._core, int(i), int(self._seeds[i]), int(self._drawn[i]))
 
     # --- Beyond Gymnasium ---
 
@@ -293,11 +300,19 @@ def check_seed(seed: Any) -> None:
         raise InputError(f"seed {seed!r} is not a whole number from 0 to 2^63 - 1")
 
 
-def checked_episode(episode: Any) -> int:
-    """The number of an episode."""
-    if isinstance(episode, bool) or not isinstance(episode, int | np.integer):
-        raise InputError(f"episode {episode!r} is not a whole number: a first row, or a generator's seed")
-    return int(episode)
+def as_array(actions: Any) -> NDArray[Any]:
+    """Actions as an array."""
+    try:
+        return np.asarray(actions)
+    except ValueError as error:
+        raise InputError(f"actions are no array: {error}") from None
+
+
+def as_priorities(array: NDArray[Any]) -> NDArray[np.float32]:
+    """Priorities of hosts as the core takes them; what float32 cannot hold becomes the largest it can."""
+    largest = float(np.finfo(np.float32).max)
+    clipped = np.where(np.isfinite(array), np.clip(array, -largest, largest), array)
+    return np.ascontiguousarray(clipped, dtype=np.float32)
 
 
 def _processors() -> int:
