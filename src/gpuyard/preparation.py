@@ -12,7 +12,7 @@ from gpuyard.cluster import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.policies.base import PolicySpec
-from gpuyard.policies.support import check_supported, needs_power, types_without_watts
+from gpuyard.policies.support import check_supported, needs_power, tells_watts
 from gpuyard.workload import Workload
 from gpuyard.workload.core_columns import core_cluster, demand_columns
 
@@ -81,7 +81,7 @@ def prepare(
     spec = policy if isinstance(policy, PolicySpec) else None
     check_supported(workload, cluster, spec, config)
     sees_all = spec is None or for_learning
-    with_watts = needs_power(spec, config) or (sees_all and not types_without_watts(cluster))
+    with_watts = needs_power(spec, config) or (sees_all and tells_watts(cluster))
     core = core_cluster(workload, cluster, with_watts=with_watts, track_gpus=track_gpus)
     # Names become numbers only where a policy can see them: on large workloads that costs time.
     names = _Names(workload, history) if for_learning or _sees_names(spec, config) else None

@@ -23,7 +23,7 @@ STEPS = 400
 
 
 def comparable(case: EnvCase) -> EnvCase:
-    """Without padding, which the core has only where clusters differ, and what it refuses; some by history."""
+    """Without padding, which the core has only where clusters differ, and what it refuses."""
     settings = replace(case.settings, max_nodes=None, max_classes=None, max_pools=None, lookahead_length=None)
     if case.seed % 8 == 7:
         settings = replace(settings, estimates="history")

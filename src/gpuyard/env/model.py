@@ -14,7 +14,7 @@ from gpuyard.env.episodes import DrawnJobs, Source, WindowedJobs
 from gpuyard.errors import InputError
 from gpuyard.policies.base import PolicySpec, parse_policy
 from gpuyard.policies.heuristics import Heuristic
-from gpuyard.policies.support import SPLITTING, types_without_watts
+from gpuyard.policies.support import SPLITTING, tells_watts, types_without_watts
 from gpuyard.preparation import CoreInputs, prepare
 from gpuyard.registry import registered
 from gpuyard.workload import Workload
@@ -165,10 +165,12 @@ class EnvModel:
 
     def _core_spec(self, inputs: CoreInputs, cluster: Cluster) -> _core.EnvSpec:
         config = self.config
-        if config.rewards.get("energy") and (unknown := types_without_watts(cluster)):
+        if config.rewards.get("energy") and not tells_watts(cluster):
+            unknown = types_without_watts(cluster)
+            whose = f"idle_w and peak_w of GPU type {unknown[0]}" if unknown else "the idle_w of nodes"
             raise InputError(
-                f"reward term energy needs idle_w and peak_w of GPU type {unknown[0]}; state them in the "
-                "cluster's TOML, or name a known type, such as 64x8:v100"
+                f"reward term energy needs {whose}; state them in the cluster's TOML, or name a known GPU "
+                "type, such as 64x8:v100"
             )
         baseline = acting_policy(config.baseline) if config.rewards.get("versus_baseline") else None
         spec = _core.EnvSpec(

@@ -137,6 +137,12 @@ def types_without_watts(cluster: Cluster) -> list[str]:
     ]
 
 
+def tells_watts(cluster: Cluster) -> bool:
+    """Whether energy can be told: the watts of all GPU types in use, and some watts at all."""
+    some = any(group.gpus > 0 or group.idle_w > 0 or group.sleep_w > 0 for group in cluster.nodes)
+    return some and not types_without_watts(cluster)
+
+
 def _idle_mw(cluster: Cluster) -> int:
     """What the cluster draws with every GPU idle, each node's and GPU's draw in whole milliwatts."""
     gpu_mw = {gpu_type.name: round((gpu_type.idle_w or 0.0) * 1000) for gpu_type in cluster.gpu_types}
