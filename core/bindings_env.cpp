@@ -108,7 +108,7 @@ nb::dict record_of(Environment& env) {
     nb::dict dict;
     dict["submit_us"] = to_numpy(simulator.jobs().submit_us);
     dict["start_us"] = to_numpy(simulator.record().start_us);
-    dict["end_us"] = to_numpy(simulator.record().end_us);
+    dict["end_us"] = to_numpy(simulator.record().end_us);  // also those to come
     dict["row"] = to_numpy(simulator.jobs().row);
     dict["node_offset"] = to_numpy(std::move(offset));
     dict["node"] = to_numpy(std::move(node));

@@ -9,7 +9,7 @@ namespace {
 
 std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// A cluster and a job that stand for those of the first episode until it is known.
+// A cluster that stands for that of the first episode until it is known.
 std::shared_ptr<const ClusterSpec> some_cluster() {
     static const auto cluster = std::make_shared<const ClusterSpec>(NodeColumns{}, std::span<const double>{}, false);
     return cluster;
@@ -146,7 +146,6 @@ void Environment::begin(const Episode& episode) {
     waiting_milli_ = running_ = steps_ = 0;
     step_began_us_ = begin_us_;
     total_reward_ = 0.0;
-    result_ = {};
     horizon_s_ = kNoHorizon;
     if (spec_->horizon_factor > 0.0) {
         const ClusterSpec& cluster = *table_->cluster;
@@ -238,6 +237,12 @@ void Environment::start(JobId job, const Allocation& allocation) {
 
 // --- Time -------------------------------------------------------------------------------------------------
 
+// Time moves: nothing is held back any more.
+void Environment::let_go() {
+    for (const JobId job : held_jobs_) held_[as_index(job)] = 0;
+    held_jobs_.clear();
+}
+
 void Environment::advance() {
     const Time next = simulator_.next_time();
     if (next > simulator_.now()) {
@@ -245,8 +250,7 @@ void Environment::advance() {
         metrics_.pass(simulator_.state(), seconds(next - simulator_.now()));
     }
     simulator_.next_instant(*this);
-    for (const JobId job : held_jobs_) held_[as_index(job)] = 0;
-    held_jobs_.clear();
+    let_go();
 }
 
 void Environment::advance_to(Time time_us) {
@@ -255,8 +259,7 @@ void Environment::advance_to(Time time_us) {
     rewards_.pass(simulator_.now(), time_us);
     metrics_.pass(simulator_.state(), seconds(time_us - simulator_.now()));
     simulator_.wait_until(time_us);
-    for (const JobId job : held_jobs_) held_[as_index(job)] = 0;
-    held_jobs_.clear();
+    let_go();
 }
 
 void Environment::advance_by_mode() {

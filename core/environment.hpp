@@ -50,7 +50,6 @@ public:
     Snapshot snapshot(std::span<const JobId> jobs) const;
     Snapshot snapshot() const;
 
-    const EnvSpec& spec() const { return *spec_; }
     const Simulator& simulator() const { return simulator_; }
     Time clock() const { return simulator_.now() - begin_us_; }  // since the episode began
     std::int64_t own_from() const { return warmup_; }
@@ -79,6 +78,7 @@ private:
     void account(JobId job, std::int64_t sign);
 
     // Time.
+    void let_go();
     void advance();
     void advance_to(Time time_us);
     void advance_by_mode();
@@ -148,7 +148,6 @@ private:
     double horizon_s_ = kNoHorizon;
     std::int64_t waiting_milli_ = 0, running_ = 0, steps_ = 0;
     double total_reward_ = 0.0;
-    StepResult result_;
 
     // The state that is offered.
     std::vector<const WindowJob*> rows_;

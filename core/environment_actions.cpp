@@ -51,25 +51,27 @@ double Environment::backlog() const {
 }
 
 StepResult Environment::step_ranked(std::span<const float> priorities) {
+    if (ended()) return step(0);
     std::int64_t best = -1;
-    for (std::size_t host = 0; host < mask_.size() && !ended(); ++host)
+    for (std::size_t host = 0; host < mask_.size(); ++host)
         if (mask_[host] && (best < 0 || priorities[host] > priorities[as_index(best)])) best = static_cast<std::int64_t>(host);
     return step(best);
 }
 
 StepResult Environment::finish_step(double penalty) {
     ++steps_;
-    result_.terminated = all_finished();
-    result_.truncated = !result_.terminated && (past_horizon() || (spec_->max_steps > 0 && steps_ >= spec_->max_steps));
-    if (result_.done()) {
+    StepResult result;
+    result.terminated = all_finished();
+    result.truncated = !result.terminated && (past_horizon() || (spec_->max_steps > 0 && steps_ >= spec_->max_steps));
+    if (result.done()) {
         if (spec_->weight(Term::finish_early) != 0.0)
-            rewards_.add(Term::finish_early, result_.terminated ? std::max(0.0, quotient(horizon_s_ - seconds(clock()), horizon_s_))
+            rewards_.add(Term::finish_early, result.terminated ? std::max(0.0, quotient(horizon_s_ - seconds(clock()), horizon_s_))
                                                                 : -rewards_.unfinished_share());
-        if (spec_->weight(Term::versus_baseline) != 0.0) rewards_.add(Term::versus_baseline, result_.terminated ? baseline_value() : -1.0);
+        if (spec_->weight(Term::versus_baseline) != 0.0) rewards_.add(Term::versus_baseline, result.terminated ? baseline_value() : -1.0);
     }
-    result_.reward = rewards_.take() - penalty;
-    total_reward_ += result_.reward;
-    return result_;
+    result.reward = rewards_.take() - penalty;
+    total_reward_ += result.reward;
+    return result;
 }
 
 double Environment::baseline_value() const {

@@ -1,6 +1,5 @@
 // Which states an Environment offers, what is legal in them, and what policies would do.
 #include <algorithm>
-#include <stdexcept>
 
 #include "decider.hpp"
 #include "environment.hpp"

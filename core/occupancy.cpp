@@ -199,7 +199,6 @@ void Occupancy::set_leaf(std::size_t row, std::int32_t node, Time end_us) {
     Time* tree = tournament_.data() + classes_[row].tree;
     std::size_t at = leaves_[as_index(classes_[row].pool)] + as_index(spec.position[as_index(node)]);
     tree[at] = end_us;
-    if (at == 1) return;
     while (at > 1) {
         at /= 2;
         const Time earliest = std::min(tree[2 * at], tree[2 * at + 1]);
@@ -296,7 +295,7 @@ void Occupancy::write_by_gpu(Time now_us, double horizon_s, float* out, std::siz
     for (std::size_t j = 0; j < std::min(length, gpus); ++j) out[j] = remaining_[as_index(sampled_gpu(static_cast<std::int64_t>(j)))];
 }
 
-// Which GPU, in order of rem, number j of the lookahead is about.
+// Which GPU, in the mode's order, number j of the lookahead is about.
 std::int64_t Occupancy::sampled_gpu(std::int64_t j) const {
     const auto gpus = static_cast<std::int64_t>(state_->spec().total_gpus);
     return gpus <= static_cast<std::int64_t>(kMostSamples) ? j : (2 * j + 1) * gpus / 128;

@@ -66,9 +66,8 @@ def main(steps: int = 150_000, windows: int = 20) -> None:
     seen = gymnasium.make("gpuyard/SelectJob-v0", split="test", **TASK, **SEEN)
     # Rules look at the whole queue: a window of all jobs holds it.
     whole = gymnasium.make("gpuyard/SelectJob-v0", split="test", window=JOBS + WARMUP, **TASK)
-    part = seen.unwrapped.model.source
-    last = part.end - JOBS
-    rows = range(part.begin, last + 1, max(1, (last - part.begin) // (windows - 1)))[:windows]
+    starts = seen.unwrapped.model.episode_rows
+    rows = starts[:: max(1, len(starts) // windows)][:windows]
 
     def learned(observation: Any) -> Any:
         masks = seen.get_wrapper_attr("action_masks")()

@@ -9,7 +9,7 @@ from rich.text import Text
 from gpuyard.quantities import metric_label, metric_text, number, plural
 from gpuyard.tables import plain_table
 
-RESULTS = ("mean_bounded_slowdown", "mean_wait_s", "gpu_utilization", "makespan_s", "unfinished_jobs")
+RESULTS = ("mean_bounded_slowdown", "mean_wait_s", "unfinished_jobs")
 """Metrics that are shown of an episode."""
 
 Document = Mapping[str, Any]

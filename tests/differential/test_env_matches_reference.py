@@ -14,6 +14,7 @@ import pytest
 from differential.env_cases import EnvCase, env_case, reference_env_of
 from gpuyard.config import SimulationConfig
 from gpuyard.env import SchedulingEnv
+from gpuyard.policies.support import tells_watts
 from gpuyard.workload import make_workload
 from reference_env.environment import ReferenceEnv
 
@@ -29,10 +30,11 @@ def comparable(case: EnvCase) -> EnvCase:
         settings = replace(settings, estimates="history")
     if settings.step_mode != "blocking":
         settings = replace(settings, blocking_backfill=False)
-    if settings.warmup:
-        rewards = {name: weight for name, weight in settings.rewards.items() if name != "versus_baseline"}
-        settings = replace(settings, rewards=rewards)
-    return replace(case, settings=settings)
+    refused = {"versus_baseline"} if settings.warmup else set()
+    refused |= set() if tells_watts(case.cluster) else {"energy"}
+    rewards = {name: weight for name, weight in settings.rewards.items() if name not in refused}
+    rewards = rewards if any(rewards.values()) else {"makespan": 1.0}
+    return replace(case, settings=replace(settings, rewards=rewards))
 
 
 def core_env_of(case: EnvCase) -> SchedulingEnv:
@@ -100,7 +102,7 @@ def starts_of(core: SchedulingEnv) -> list[Any]:
     for job, (start, end) in enumerate(zip(schedule["start_us"], schedule["end_us"], strict=True)):
         part = slice(schedule["node_offset"][job], schedule["node_offset"][job + 1])
         nodes = zip(schedule["node"][part].tolist(), schedule["node_gpus"][part].tolist(), strict=True)
-        ended = int(end) - shift_us if end <= schedule["now_us"] else None
+        ended = int(end) - shift_us if end >= 0 else None
         starts.append((int(start) - shift_us, ended, tuple(nodes)) if start >= 0 else None)
     return starts
 

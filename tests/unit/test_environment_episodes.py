@@ -275,9 +275,9 @@ def test_warm_up_runs_the_jobs_before_the_window_under_the_base_policy(kind: str
         assert (schedule["start_us"][:warm] < begin).all()
         assert (schedule["start_us"][warm:] == -1).all()  # decisions begin with the first job of the window
         if row == 40:
-            assert (schedule["end_us"][:warm] > begin).any()  # some still run
+            assert (schedule["end_us"][:warm] < 0).any()  # some still run
         rest_of_episode(env)
-        assert (env.schedule()["end_us"] <= env.schedule()["now_us"]).all()
+        assert (env.schedule()["end_us"] > 0).all()
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])

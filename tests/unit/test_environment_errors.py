@@ -332,3 +332,15 @@ def test_nothing_can_be_done_before_reset(kind: str) -> None:
     ):
         with pytest.raises((InputError, RuntimeError), match=r"call reset\(\)"):
             call()
+
+
+def test_none_beside_a_preset_takes_precedence_too() -> None:
+    env = SchedulingEnv("select-job", preset="bursty-8gpu", max_steps=None)
+    assert env.model.config.max_steps is None
+
+
+def test_features_named_twice_and_rewards_without_a_term_are_refused() -> None:
+    with pytest.raises(InputError, match="twice"):
+        SchedulingEnv("select-job", job_features=("wait", "wait"))
+    with pytest.raises(InputError, match="no term"):
+        SchedulingEnv("select-job", rewards={})

@@ -69,7 +69,7 @@ def at_prefix(env: SchedulingEnv, case: EnvCase, prefix: list[Any]) -> Moment:
     seen, info = env.reset(seed=0, options={"episode": case.settings.warmup})
     for action in prefix:
         seen, _, _, _, info = env.step(action)
-    schedule = env.schedule()
+    schedule = env._core.record(0)
     begin_us = int(schedule["submit_us"][schedule["warmup"]])
     rows = env._core.window(0)
     return Moment(int(schedule["now_us"]), begin_us, rows, info["action_mask"], seen, schedule)
@@ -77,7 +77,7 @@ def at_prefix(env: SchedulingEnv, case: EnvCase, prefix: list[Any]) -> Moment:
 
 def outcome(env: SchedulingEnv, before: Moment, action: Any) -> Outcome:
     _, _, terminated, truncated, _ = env.step(action)
-    schedule = env.schedule()
+    schedule = env._core.record(0)
     new = np.flatnonzero((before.schedule["start_us"] < 0) & (schedule["start_us"] >= 0))
     started = {int(job): int(schedule["start_us"][job]) for job in new}
     return Outcome(int(schedule["now_us"]), terminated or truncated, started, schedule)
@@ -159,7 +159,7 @@ def check_legal(case: EnvCase, before: Moment, after: Outcome, action: int, pool
 def check_refused(env: SchedulingEnv, before: Moment, action: int) -> None:
     with pytest.raises(InvalidActionError, match=f"action {action} cannot be executed now"):
         env.step(action)
-    assert as_bytes(env.schedule()) == as_bytes(before.schedule)
+    assert as_bytes(env._core.record(0)) == as_bytes(before.schedule)
     assert np.array_equal(env.action_masks(), before.mask)
 
 
@@ -261,7 +261,7 @@ def test_a_host_is_legal_if_and_only_if_it_has_the_cpus_and_memory_free(kind: st
     env.reset(seed=0)
     rng, refused, ended = random.Random(0), 0, False
     while not ended:
-        schedule = env.schedule()
+        schedule = env._core.record(0)
         free = {name: np.array(columns[name], dtype=np.int64) for name in ("cpus", "memory_mib")}
         for job in np.flatnonzero((schedule["start_us"] >= 0) & (schedule["end_us"] > schedule["now_us"])):
             node, row = schedule["node"][schedule["node_offset"][job]], int(schedule["row"][job])
@@ -282,7 +282,7 @@ def test_a_host_is_legal_if_and_only_if_it_has_the_gpus_free(kind: str) -> None:
     env.reset(seed=0)
     rng, refused, ended = random.Random(0), 0, False
     while not ended:
-        schedule = env.schedule()
+        schedule = env._core.record(0)
         free = np.full(3, 4)
         for job in np.flatnonzero((schedule["start_us"] >= 0) & (schedule["end_us"] > schedule["now_us"])):
             free[schedule["node"][schedule["node_offset"][job]]] -= gpus[schedule["row"][job]]
@@ -299,8 +299,8 @@ def test_a_held_back_job_is_not_offered_again_until_time_moves() -> None:
     held: set[int] = set()
     now, skips, ended = 0, 0, False
     while not ended:
-        if env.schedule()["now_us"] > now:
-            now, held = env.schedule()["now_us"], set()
+        if env._core.record(0)["now_us"] > now:
+            now, held = env._core.record(0)["now_us"], set()
         offered = env._core.window(0)[int(np.flatnonzero(seen["jobs"][:, 19])[0])]
         assert offered not in held
         skip = env.action_masks()[0] and skips % 3 < 2

@@ -1,6 +1,8 @@
 """Vectors of environments do what single environments do, to the last bit, into whosever arrays."""
 
 import random
+import subprocess
+import sys
 from typing import Any
 
 import gymnasium
@@ -353,3 +355,24 @@ def test_a_vectors_time_limit_is_max_steps() -> None:
     env.reset(seed=0)
     truncated = [env.step(env.random_actions())[3].tolist() for _ in range(3)]
     assert truncated == [[False] * 2, [False] * 2, [True] * 2]
+
+
+def test_an_environment_made_in_a_forked_process_is_refused_not_left_hanging() -> None:
+    code = (
+        "import os, gpuyard.env\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    try:\n"
+        "        gpuyard.env.SchedulingEnv('select-job')\n"
+        "    except gpuyard.InputError as error:\n"
+        "        os._exit(7 if 'forkserver' in str(error) else 1)\n"
+        "    os._exit(2)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("mode", ["NEXT_STEP", "NextStep", AutoresetMode.NEXT_STEP])
+def test_autoreset_modes_may_be_named_as_in_the_documents(mode: object) -> None:
+    env = SchedulingVectorEnv("select-job", 1, autoreset_mode=mode)
+    assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP

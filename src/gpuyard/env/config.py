@@ -87,7 +87,11 @@ class EnvConfig(BaseModel):
             (self.global_features, _core.GLOBAL_COLUMNS),
         ):
             _check_all("feature", names or (), [column[0] for column in known])
+            if names is not None and len(set(names)) < len(names):
+                raise ValueError(f"a feature is named twice in {', '.join(names)}")
         _check_all("reward term", tuple(self.rewards), _core.REWARD_TERMS)
+        if not any(self.rewards.values()):
+            raise ValueError(f"rewards has no term with a weight; known: {', '.join(_core.REWARD_TERMS)}")
         _check_all("baseline_metric", (self.baseline_metric,), BASELINE_METRICS)
         return self
 

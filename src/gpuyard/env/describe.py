@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gpuyard import _core
 from gpuyard.cluster import Cluster
 from gpuyard.env.config import EnvConfig
-from gpuyard.env.episodes import DrawnJobs, Source
+from gpuyard.env.episodes import DrawnJobs
 from gpuyard.env.model import Columns, EnvModel
 from gpuyard.env.presets import env_presets
 from gpuyard.env.registration import KINDS
@@ -141,7 +141,7 @@ def describe_document(model: EnvModel, preset: str | None = None) -> dict[str, A
             },
         },
         "base_policy": model.policy.name,
-        "episodes": source_document(model.source),
+        "episodes": source_document(model),
         "settings": settings_document(model),
     }
 
@@ -154,8 +154,9 @@ def settings_document(model: EnvModel) -> dict[str, Any]:
     return settings
 
 
-def source_document(source: Source) -> dict[str, Any]:
+def source_document(model: EnvModel) -> dict[str, Any]:
     """Where episodes come from."""
+    source = model.source
     if isinstance(source, DrawnJobs):
         return {
             "source": "generator",
@@ -168,7 +169,7 @@ def source_document(source: Source) -> dict[str, Any]:
     return {
         "source": "workload",
         "workload": source.workload.metadata.name,
-        "rows": [source.begin, source.end],
+        "rows": [model.episode_rows[0], model.episode_rows[-1] + source.jobs],
         "jobs": source.jobs,
         "cluster": cluster_document(source.cluster),
     }

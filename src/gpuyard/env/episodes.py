@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from gpuyard.cluster import Cluster, parse_cluster
 from gpuyard.env.config import HOST_KINDS, EnvConfig
 from gpuyard.errors import InputError
 from gpuyard.registry import registered
-from gpuyard.workload import Workload, read_workload
+from gpuyard.workload import Workload, make_workload, read_workload
 from gpuyard.workload.generators import HostFarmConfig, preset_workload
 from gpuyard.workload.generators.base import GeneratorConfig
 from gpuyard.workload.shaping.slices import split_by_time
@@ -73,16 +75,16 @@ Source = WindowedJobs | DrawnJobs
 def find_source(
     kind: str,
     config: EnvConfig,
-    workload: Workload | str | Path | None,
+    workload: Workload | pl.DataFrame | str | Path | None,
     generator: GeneratorConfig | Mapping[str, Any] | str | None,
-    cluster: Cluster | str | None,
+    cluster: Cluster | str | Path | None,
 ) -> Source:
     """The source of episodes that the arguments ask for.
 
     Raises:
         InputError: if they contradict each other, or name what does not exist.
     """
-    machines = parse_cluster(cluster) if isinstance(cluster, str) else cluster
+    machines = parse_cluster(str(cluster)) if isinstance(cluster, str | Path) else cluster
     if generator is not None:
         if workload is not None:
             raise InputError("give a workload or a generator, not both")
@@ -91,7 +93,9 @@ def find_source(
         raise InputError("generator_seeds need a generator, such as generator='bursty-8gpu'")
     if workload is None:
         return _windows(*_default(kind, machines), config)
-    if isinstance(workload, Workload):
+    if isinstance(workload, pl.DataFrame):
+        jobs = make_workload(workload)
+    elif isinstance(workload, Workload):
         jobs = workload
     elif str(workload) in registered("workload-preset"):
         trace = preset_workload(str(workload))
@@ -104,7 +108,9 @@ def find_source(
 
 
 def _default(kind: str, cluster: Cluster | None) -> tuple[Workload, Cluster]:
-    trace = preset_workload("host-farm" if kind in HOST_KINDS else "demo")
+    # Few enough hosts that it matters which of them a job takes.
+    farm = {"hosts": (14, 14)} if kind in HOST_KINDS else {}
+    trace = preset_workload("host-farm" if kind in HOST_KINDS else "demo", **farm)
     usual = parse_cluster(POOLS) if kind == "select-job-and-pool" else trace.cluster
     machines = cluster or usual
     if machines is None:

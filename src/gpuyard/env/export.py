@@ -53,7 +53,7 @@ def fixed_episode(env: SchedulingEnv, seed: int) -> FixedEpisode:
     """
     source = env.model.source
     if isinstance(source, DrawnJobs):
-        return FixedEpisode(seed, {"options": {"episode": seed}}, *source.draw(seed))
+        return FixedEpisode(seed, {"seed": seed, "options": {"episode": seed}}, *source.draw(seed))
     model = env.model
     if model.config.warmup_jobs:
         raise InputError("warmup_jobs: an episode after a warm-up depends on the jobs before; leave it out")

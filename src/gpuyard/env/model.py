@@ -99,8 +99,9 @@ class EnvModel:
 
     @property
     def episode_rows(self) -> range:
-        """Rows at which windows of the workload's split may start."""
-        assert isinstance(self.source, WindowedJobs)
+        """Rows at which windows of the workload's split may start, counted without jobs that were dropped."""
+        if not isinstance(self.source, WindowedJobs):
+            raise InputError("episodes of a generator are not rows; they are named by its seeds")
         begin, end = self._rows
         return range(begin, end - self.source.jobs + 1)
 
@@ -152,14 +153,18 @@ class EnvModel:
     def _prepare(self, workload: Workload, cluster: Cluster) -> CoreInputs:
         if self.kind in HOST_KINDS:
             _check_one_node(workload, cluster)
-        return prepare(
-            workload,
-            cluster,
-            self.policy,
-            self.config.simulated,
-            for_learning=True,
-            track_gpus=self.config.lookahead == "per_gpu",
-        )
+        try:
+            return prepare(
+                workload,
+                cluster,
+                self.policy,
+                self.config.simulated,
+                for_learning=True,
+                track_gpus=self.config.lookahead == "per_gpu",
+            )
+        except InputError as error:
+            in_python = 'simulation=SimulationConfig(oversize="drop")'
+            raise InputError(str(error).replace("--oversize drop", in_python)) from None
 
     # --- Shapes ---
 

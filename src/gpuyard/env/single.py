@@ -153,9 +153,14 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
         return self._core.snapshot(0)
 
     def schedule(self) -> dict[str, Any]:
-        """What has happened in the episode so far: when and where its jobs ran, microseconds."""
+        """What has happened in the episode so far: when and where its jobs ran, microseconds.
+
+        A start or end that has not happened is -1.
+        """
         self._check_begun()
-        return self._core.record(0)
+        record = self._core.record(0)
+        end_us = record["end_us"]
+        return {**record, "end_us": np.where(end_us <= record["now_us"], end_us, -1)}
 
     def _check_begun(self) -> None:
         if not self._begun:

@@ -30,6 +30,18 @@ _MODES = {
 METRICS = tuple(_core.EPISODE_METRICS)
 
 
+_IMPORTED_IN = os.getpid()
+
+
+def _refuse_forks() -> None:
+    if os.getpid() != _IMPORTED_IN:
+        raise InputError(
+            "an environment is being made in a forked process, in which the library that reads workloads "
+            "hangs; use the native vector (gymnasium.make_vec without vectorization_mode), or start "
+            'processes afresh (context="forkserver" or "spawn")'
+        )
+
+
 def make_model(
     kind: str,
     workload: Workload | str | Path | None,
@@ -40,11 +52,12 @@ def make_model(
 ) -> EnvModel:
     """What the arguments of an environment ask for."""
     kind = checked_kind(kind)
-    given: dict[str, Any] = {"workload": workload, "generator": generator, "cluster": cluster, **settings}
+    _refuse_forks()
+    sources = {"workload": workload, "generator": generator, "cluster": cluster}
+    given: dict[str, Any] = {name: value for name, value in sources.items() if value is not None}
+    given |= settings
     if preset is not None:
-        given = preset_settings(
-            preset, kind, {name: value for name, value in given.items() if value is not None}
-        )
+        given = preset_settings(preset, kind, given)
     jobs, drawn, machines = (given.pop(name, None) for name in ("workload", "generator", "cluster"))
     config = read_settings(given)
     return EnvModel(kind, config, find_source(kind, config, jobs, drawn, machines))
@@ -97,7 +110,7 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
             settings.setdefault("max_steps", max_episode_steps)
         self.model = make_model(kind, workload, generator, cluster, preset, settings)
         self.num_envs = num_envs
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.autoreset_mode = _autoreset(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.single_observation_space = self.model.observation_space()
         self.single_action_space = self.model.action_space()
@@ -175,6 +188,7 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
             given = list(seed)
         else:
             check_seed(seed)
+            super().reset(seed=int(seed))
             given = [seed + i for i in range(self.num_envs)]
         if len(given) != self.num_envs:
             raise InputError(f"{len(given)} seeds for {self.num_envs} environments")
@@ -292,6 +306,13 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         ranks = np.zeros((self.num_envs, self.model.hosts), dtype=np.float32)
         ranks[np.arange(self.num_envs), numbers] = 1.0
         return ranks
+
+
+def _autoreset(mode: AutoresetMode | str) -> AutoresetMode:
+    for known in AutoresetMode:
+        if mode in (known, known.name, known.value):
+            return known
+    raise InputError(f"autoreset_mode {mode!r}: expected {', '.join(known.name for known in AutoresetMode)}")
 
 
 def check_seed(seed: Any) -> None:
