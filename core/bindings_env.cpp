@@ -136,6 +136,7 @@ void bind_spec(nb::module_& m) {
         }, "kind"_a, "step_mode"_a, "tokens"_a, "lookahead"_a, "base"_a, "settings"_a, "rewards"_a, "baseline"_a.none(), "baseline_metric"_a)
         .def_rw("tick_us", &EnvSpec::tick_us)
         .def_rw("blocking_backfill", &EnvSpec::blocking_backfill)
+        .def_rw("backfill_before_shadow", &EnvSpec::backfill_before_shadow)
         .def_rw("lookahead_horizon_us", &EnvSpec::lookahead_horizon_us)
         .def_rw("per_job", &EnvSpec::per_job)
         .def_rw("horizon_factor", &EnvSpec::horizon_factor)

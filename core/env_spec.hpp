@@ -57,6 +57,7 @@ struct EnvSpec {
     StepMode step_mode = StepMode::instant;
     Time tick_us = 0;
     bool blocking_backfill = false;
+    bool backfill_before_shadow = false;  // only what ends before the chosen job can start
     Tokens tokens = Tokens::nodes;
     Lookahead lookahead = Lookahead::off;
     Time lookahead_horizon_us = 1;

@@ -162,6 +162,7 @@ void Environment::backfill(JobId head, const Demand& demand) {
         if (!place(job, -1, allocation_)) continue;
         const Time run = allocation_.run_time(jobs_->estimate_us[as_index(job)], spec_->settings->locality_penalty);
         const Time end = expected_end(simulator_.now(), run);
+        if (end > shadow.time() && spec_->backfill_before_shadow) continue;
         if (end > shadow.time() && !shadow.leaves_room(demand, placer_, demand_of(job), allocation_.parts)) continue;
         shadow.started(end, demand_of(job), allocation_.parts);
         start(job, allocation_);

@@ -278,7 +278,7 @@ std::int64_t Environment::expert_action(const Policy& policy) {
     if (spec_->chooses_host()) return host_of(policy.placement);
     const bool by_pool = spec_->kind == EnvKind::select_job_and_pool;
     const auto pools = static_cast<std::int64_t>(spec_->sizes.pools);
-    if (!by_pool && spec_->step_mode != StepMode::blocking && same(policy, spec_->base)) {
+    if (!by_pool && spec_->step_mode != StepMode::blocking && held_jobs_.empty() && same(policy, spec_->base)) {
         const std::int32_t choice = prospects_.base_choice();
         if (spec_->kind == EnvKind::accept_or_skip) return legal_instead(choice >= 0 ? 1 : 0);
         return legal_instead(choice >= 0 ? choice : noop());

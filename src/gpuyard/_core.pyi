@@ -231,6 +231,7 @@ class InvalidActionError(ValueError): ...
 class EnvSpec:
     tick_us: int
     blocking_backfill: bool
+    backfill_before_shadow: bool
     lookahead_horizon_us: int
     per_job: bool
     horizon_factor: float

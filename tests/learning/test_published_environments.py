@@ -145,7 +145,7 @@ def lublin(shared_traces: Path) -> Workload:
     return read_workload(shared_traces / "swf" / "lublin_256.swf.gz")
 
 
-def lublin_settings(workload: Workload, backfill: bool) -> dict[str, Any]:
+def lublin_settings(workload: Workload, backfill: bool | str) -> dict[str, Any]:
     """The preset with a window that holds the whole queue."""
     own = {"workload": workload, "cluster": "256x1", "window": JOBS}
     return {"preset": "lublin-1024", "blocking_backfill": backfill, **own}
@@ -157,7 +157,7 @@ def random_windows(rows: int) -> list[int]:
     return [rng.randrange(rows - JOBS + 1) for _ in range(WINDOWS)]
 
 
-def slowdowns(workload: Workload, order: str, backfill: bool) -> Any:
+def slowdowns(workload: Workload, order: str, backfill: bool | str) -> Any:
     """Mean bounded slowdowns of random windows."""
     env = SchedulingVectorEnv("select-job", WINDOWS, **lublin_settings(workload, backfill), **BARE)
     env.reset(seed=0, options={"episode": random_windows(len(workload))})
@@ -184,11 +184,14 @@ def is_plausible(values: Any, figure: float) -> bool:
 
 @pytest.mark.parametrize("backfill", [False, True])
 @pytest.mark.parametrize("order", SCORES)
-def test_lublin_windows_are_those_of_a_plain_simulation(lublin: Workload, order: str, backfill: bool) -> None:
+def test_lublin_windows_are_those_of_a_plain_simulation(
+    lublin: Workload, order: str, backfill: bool | str
+) -> None:
     env = SchedulingEnv("select-job", **lublin_settings(lublin, backfill))
     for first in (0, 4_321, len(lublin) - JOBS):
         episode = play(env, following(order), episode=first)
-        expected = plain_slowdown(window_of(lublin, first, JOBS), order, backfill)
+        around = backfill != "before-shadow"
+        expected = plain_slowdown(window_of(lublin, first, JOBS), order, bool(backfill), around)
         assert episode.metrics["mean_bounded_slowdown"] == pytest.approx(expected, rel=1e-9)
 
 
@@ -200,29 +203,10 @@ def test_lublin_without_backfill_agrees_with_the_published_means(
     assert is_plausible(slowdowns(lublin, order, backfill=False), figure)
 
 
-LETS_MORE_IN = pytest.mark.xfail(
-    strict=True,
-    reason="published backfill lets in only jobs that end before the chosen one can start; blocking_backfill "
-    "is all of EASY and also lets in those that leave room for it (docs/mdp.md)",
-)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("order", "figure"),
-    [pytest.param(*row, marks=LETS_MORE_IN if row[0] == "sjf" else ()) for row in BACKFILL.items()],
-)
+@pytest.mark.parametrize(("order", "figure"), BACKFILL.items())
 def test_lublin_with_backfill_agrees_with_the_published_means(
     lublin: Workload, order: str, figure: float
 ) -> None:
-    assert is_plausible(slowdowns(lublin, order, backfill=True), figure)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("order", "figure"), BACKFILL.items())
-def test_lublin_with_backfill_of_jobs_that_end_in_time_alone_agrees_with_the_published_means(
-    lublin: Workload, order: str, figure: float
-) -> None:
-    """In plain Python: what separates `blocking_backfill` from the published figures is this alone."""
-    windows = [window_of(lublin, first, JOBS) for first in random_windows(len(lublin))]
-    assert is_plausible([plain_slowdown(jobs, order, True, around=False) for jobs in windows], figure)
+    """Of jobs that end before the chosen one can start, as where the figures come from."""
+    assert is_plausible(slowdowns(lublin, order, backfill="before-shadow"), figure)

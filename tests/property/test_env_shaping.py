@@ -1,11 +1,13 @@
 """Shaping and terminal terms of the reward in the native environments, worked out by hand."""
 
 import math
+import random
 from typing import Any
 
 import pytest
 
-from env_runs import in_turn, make_env, play, steps
+from env_runs import at_random, in_turn, make_env, play, random_jobs, steps
+from gpuyard import simulate
 from gpuyard.cluster import Cluster, NodeGroup
 from reference_simulator import Job
 
@@ -178,6 +180,19 @@ def test_versus_baseline_of_utilization_rewards_more_of_it() -> None:
     # In order, that is starting the first, waiting for it, and so on, against greedy, which uses all.
     worse = steps(jobs, "1x2", [0, 4, 0, 0], baseline="fifo+greedy", **settings)
     assert worse == pytest.approx([0, 0, 0, (2 / 3 - 1) / 1])
+
+
+@pytest.mark.parametrize("estimates", ["exact", "requested", "noisy", "none"])
+@pytest.mark.parametrize("baseline", ["fifo+easy", "sjf+greedy", "sjf"])
+def test_versus_baseline_compares_with_the_simulation_of_the_baseline(baseline: str, estimates: str) -> None:
+    for seed in range(3):
+        jobs = random_jobs(random.Random(seed), 30, (1, 2, 3, 4), grid_s=3.0)
+        settings: dict[str, Any] = {"rewards": {"versus_baseline": 1.0}, "baseline_metric": "mean_jct_s"}
+        env = make_env(jobs, "2x4", window=30, estimates=estimates, baseline=baseline, **settings)
+        episode = play(env, at_random(seed))
+        simulated = simulate(env.model.source.workload, "2x4", baseline, env.model.config.simulated)
+        base, own = float(simulated.metrics()["mean_jct_s"]), episode.metrics["mean_jct_s"]
+        assert episode.total == pytest.approx((base - own) / max(base, own, 1))
 
 
 def test_versus_baseline_of_a_truncated_episode_is_minus_1() -> None:

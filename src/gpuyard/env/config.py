@@ -39,8 +39,9 @@ class EnvConfig(BaseModel):
     step_mode: Literal["instant", "event", "tick", "blocking"] = "instant"
     tick_s: PositiveSeconds = 60.0
     """How far the clock moves in ``tick`` mode."""
-    blocking_backfill: bool = False
-    """In ``blocking`` mode, start what does not delay the job that is waited for."""
+    blocking_backfill: bool | Literal["before-shadow"] = False
+    """In ``blocking`` mode, start what does not delay the job that is waited for: all of it as ``easy`` does,
+    or only what ends before that job can start, as some published simulators do."""
 
     tokens: Literal["nodes", "classes"] = "nodes"
     lookahead: Literal["off", "per_gpu", "sorted", "cdf"] = "sorted"
@@ -108,6 +109,10 @@ class EnvConfig(BaseModel):
             raise ValueError('blocking_backfill has no effect without step_mode="blocking"')
         if self.warmup_jobs and self.rewards.get("versus_baseline"):
             raise ValueError("versus_baseline compares whole runs and cannot follow a warm-up; leave one out")
+        if self.simulated.estimates == "history" and self.rewards.get("versus_baseline"):
+            raise ValueError(
+                "versus_baseline has no predictions of its own and cannot be combined with estimates history"
+            )
         if self.estimates is not None and self.simulation.estimates not in ("exact", self.estimates):
             raise ValueError(
                 f"estimates is {self.estimates}, but simulation.estimates {self.simulation.estimates}"

@@ -23,6 +23,7 @@ MOST_LOOKAHEAD = 64
 EPISODE_STREAM = 6
 """Of the random draws that choose episodes (docs/mdp.md)."""
 
+REMEMBERING = ("qssf", "group-fair-share", "drf", "multifactor")
 REFUSED = {
     "defragment": "moving running jobs",
     "node_mtbf_s": "failing nodes",
@@ -178,6 +179,11 @@ class EnvModel:
                 "type, such as 64x8:v100"
             )
         baseline = acting_policy(config.baseline) if config.rewards.get("versus_baseline") else None
+        if baseline is not None and baseline.order in REMEMBERING:
+            raise InputError(
+                f"baseline {baseline.name}: order {baseline.order} goes by what happened before, which "
+                "versus_baseline does not keep; use another, such as sjf+easy"
+            )
         spec = _core.EnvSpec(
             kind=self.kind,
             step_mode=config.step_mode,
@@ -190,7 +196,8 @@ class EnvModel:
             baseline_metric=config.baseline_metric,
         )
         spec.tick_us = max(1, round(config.tick_s * 1e6))
-        spec.blocking_backfill = config.blocking_backfill
+        spec.blocking_backfill = bool(config.blocking_backfill)
+        spec.backfill_before_shadow = config.blocking_backfill == "before-shadow"
         spec.lookahead_horizon_us = max(1, round(config.lookahead_horizon_s * 1e6))
         spec.per_job = config.per_job
         spec.horizon_factor = config.horizon_factor or 0.0
