@@ -34,12 +34,12 @@ PRESETS = [(name, kind) for name, preset in env_presets().items() for kind in pr
 @pytest.mark.parametrize("env_id", KINDS)
 def test_gymnasiums_checker_finds_nothing_at_all(env_id: str, settings: dict[str, Any]) -> None:
     # The checker samples actions without asking for the mask.
-    check_env(gymnasium.make(env_id, invalid="noop", **settings).unwrapped)
+    check_env(gymnasium.make(env_id, **settings).unwrapped)
 
 
 @pytest.mark.parametrize(("preset", "kind"), PRESETS)
 def test_gymnasiums_checker_finds_nothing_in_any_preset(preset: str, kind: str) -> None:
-    check_env(gymnasium.make(ID_OF[kind], preset=preset, invalid="noop").unwrapped)
+    check_env(gymnasium.make(ID_OF[kind], preset=preset).unwrapped)
 
 
 def test_importing_the_package_registers_the_ids() -> None:

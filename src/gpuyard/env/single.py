@@ -19,6 +19,23 @@ from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
 
 
+class LegalActions(gymnasium.spaces.Discrete):
+    """All actions; what is sampled without a mask can be executed now.
+
+    So the usual loop with ``env.action_space.sample()`` runs, and ``check_env`` passes.
+    """
+
+    def __init__(self, n: int, mask: NDArray[np.int8]) -> None:
+        super().__init__(n)
+        self._legal_now = mask
+
+    def sample(self, mask: Any = None, probability: Any = None) -> np.int64:
+        """One action."""
+        if mask is None and probability is None and self._legal_now.any():
+            mask = self._legal_now
+        return super().sample(mask, probability)
+
+
 class SchedulingEnv(gymnasium.Env[Any, Any]):
     """A scheduling environment (docs/mdp.md). Arguments as for ``SchedulingVectorEnv``."""
 
@@ -40,9 +57,13 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
         self.render_mode = render_mode
         self.model = make_model(kind, workload, generator, cluster, preset, settings)
         self.observation_space = self.model.observation_space()
-        self.action_space = self.model.action_space()
         self._ranks = self.model.kind == "rank-hosts"
         self._buffers = make_buffers(self.model, 1)
+        self.action_space = (
+            self.model.action_space()
+            if self._ranks
+            else LegalActions(self.model.actions, self._buffers["mask"][0])
+        )
         self._parts = tuple(observation_shapes(self.model))
         self._core = _core.VectorEnv(self.model.spec, 1, 1, "off")
         self._core.attach(self._buffers)
