@@ -14,8 +14,8 @@ LAYERS = (
     ("_core", "errors", "registry", "files", "quantities", "charts", "web_page"),
     ("config", "cluster", "cluster_presets", "cluster_scaling", "workload"),
     ("schedule", "outcomes", "energy", "tariff", "metrics"),
-    ("policies", "preparation", "simulate", "rewards"),
-    ("env", "serve"),
+    ("policies", "preparation", "simulate", "env", "network"),
+    ("serve",),
     ("learn",),
     ("evaluate", "runs"),
     (
@@ -37,8 +37,6 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 NEVER = {
     "serve": {"learn", "env"},
-    "env": {"serve"},
-    "policies": {"preparation", "simulate", "env"},
     "cluster": {"workload"},
 }
 """Pairs that the layers alone would allow."""

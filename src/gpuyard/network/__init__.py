@@ -1,0 +1,1 @@
+"""Networks as data: their settings, shapes and files. Nothing here needs torch."""
