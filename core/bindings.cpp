@@ -59,11 +59,13 @@ void call_scores(nb::handle function, const QueueColumns& columns, std::span<dou
 }
 
 std::shared_ptr<BoundPolicy> make_policy(const std::string& order, const std::string& backfill, const std::string& placement,
-                                         double express_t0_s, double express_k, nb::object scores) {
+                                         double express_t0_s, double express_k, nb::object scores,
+                                         double order_parameter) {
     auto bound = std::make_shared<BoundPolicy>();
     bound->policy.backfill = backfill_from_name(backfill);
     bound->policy.placement = placement_from_name(placement);
     bound->policy.express = {express_t0_s, express_k};
+    bound->policy.order_parameter = order_parameter;
     bound->scores = scores;
     if (scores.is_none()) {
         bound->policy.order = order_from_name(order);
@@ -76,20 +78,6 @@ std::shared_ptr<BoundPolicy> make_policy(const std::string& order, const std::st
     return bound;
 }
 
-nb::dict to_dict(ScheduleArrays arrays) {
-    nb::dict dict;
-    dict["start_us"] = to_numpy(std::move(arrays.start_us));
-    dict["end_us"] = to_numpy(std::move(arrays.end_us));
-    dict["status"] = to_numpy(std::move(arrays.status));
-    dict["backfilled"] = to_numpy(std::move(arrays.backfilled));
-    dict["gpu_index"] = to_numpy(std::move(arrays.gpu_index));
-    dict["node_offset"] = to_numpy(std::move(arrays.node_offset));
-    dict["node"] = to_numpy(std::move(arrays.node));
-    dict["node_gpus"] = to_numpy(std::move(arrays.node_gpus));
-    return dict;
-}
-
-// The schedule of a full simulator: its arrays, with `runs` and `downtime` where there are any.
 nb::dict to_dict(const FullSimulator& simulator) {
     const ScheduleArrays arrays = schedule_of(simulator);
     const Time end = arrays.end_us.empty() ? 0 : *std::max_element(arrays.end_us.begin(), arrays.end_us.end());
@@ -265,7 +253,7 @@ void bind_inputs(nb::module_& m) {
 
     nb::class_<BoundPolicy>(m, "Policy")
         .def(nb::new_(&make_policy), "order"_a, "backfill"_a, "placement"_a, "express_t0_s"_a = 1.0, "express_k"_a = 0.0,
-             "scores"_a = nb::none());
+             "scores"_a = nb::none(), "order_parameter"_a = 1.0);
 }
 
 void bind_simulation(nb::module_& m) {
@@ -327,4 +315,5 @@ NB_MODULE(_core, m) {
     gpuyard::bind_timeline(m);
     gpuyard::bind_formulas(m);
     gpuyard::bind_env(m);
+    gpuyard::bind_learn(m);
 }

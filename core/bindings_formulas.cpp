@@ -70,11 +70,11 @@ struct Scene {
 
 void bind_formulas(nb::module_& m) {
     m.def("score", [](const std::string& order, Time submit_us, Time estimate_us, double size_gpus, double priority, Time deadline_us,
-                      std::int64_t row, double user_usage, Time now_us, std::uint64_t instant, std::uint64_t seed, double origin_s) {
+                      std::int64_t row, double user_usage, Time now_us, std::uint64_t instant, std::uint64_t seed, double origin_s, double order_parameter) {
         return score(order_from_name(order), {submit_us, estimate_us, size_gpus, priority, deadline_us, row, user_usage},
-                     {now_us, instant, seed, origin_s});
+                     {.now_us = now_us, .instant = instant, .seed = seed, .origin_s = origin_s, .order_parameter = order_parameter});
     }, "order"_a, "submit_us"_a, "estimate_us"_a, "size_gpus"_a, "priority"_a, "deadline_us"_a, "row"_a, "user_usage"_a, "now_us"_a,
-       "instant"_a, "seed"_a, "origin_s"_a);
+       "instant"_a, "seed"_a, "origin_s"_a, "order_parameter"_a = 1.0);
     m.def("run_time", [](Time duration_us, double speed, std::int32_t nodes_used, std::int32_t fewest_nodes, double locality_penalty) {
         return run_time(duration_us, speed, nodes_used, fewest_nodes, locality_penalty);
     }, "duration_us"_a, "speed"_a, "nodes_used"_a, "fewest_nodes"_a, "locality_penalty"_a);

@@ -15,6 +15,7 @@
 
 #include "cluster.hpp"
 #include "policy.hpp"
+#include "schedule.hpp"
 
 namespace gpuyard {
 
@@ -67,9 +68,25 @@ inline Parts node_pairs(std::span<const Part> parts) {
     return pairs;
 }
 
+inline nb::dict to_dict(ScheduleArrays arrays) {
+    nb::dict dict;
+    dict["start_us"] = to_numpy(std::move(arrays.start_us));
+    dict["end_us"] = to_numpy(std::move(arrays.end_us));
+    dict["status"] = to_numpy(std::move(arrays.status));
+    dict["backfilled"] = to_numpy(std::move(arrays.backfilled));
+    dict["gpu_index"] = to_numpy(std::move(arrays.gpu_index));
+    dict["node_offset"] = to_numpy(std::move(arrays.node_offset));
+    dict["node"] = to_numpy(std::move(arrays.node));
+    dict["node_gpus"] = to_numpy(std::move(arrays.node_gpus));
+    return dict;
+}
+
+// The schedule of a full simulator: its arrays, with `runs` and `downtime` where there are any.
 // Snapshot, Decision and what is asked of them.
 void bind_snapshot(nb::module_& m);
 // Environments.
 void bind_env(nb::module_& m);
+// Networks and what they drive.
+void bind_learn(nb::module_& m);
 
 }  // namespace gpuyard

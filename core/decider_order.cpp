@@ -14,7 +14,7 @@ std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 Moment Decider::moment() const {
     return {snapshot_.now_us,   snapshot_.instant, settings_.seed,     snapshot_.origin_s, static_cast<double>(snapshot_.state.spec().total_gpus),
-            &settings_, &snapshot_.gittins};
+            &settings_, &snapshot_.gittins, policy_.order_parameter};
 }
 
 double Decider::usage_of(std::int32_t user) {

@@ -29,17 +29,17 @@ std::vector<std::int32_t> order_of_arrival(const Simulator& simulator) {
 
 }  // namespace
 
-std::vector<std::int32_t> static_order(const Simulator& simulator, Order order) {
-    if (order == Order::fifo || !is_static(order)) return {};
-    const Moment moment{0, 0, 0, simulator.jobs().origin_s};
+std::vector<std::int32_t> static_order(const Simulator& simulator, const Policy& policy) {
+    if (policy.order == Order::fifo || !is_static(policy.order)) return {};
+    const Moment moment{.now_us = 0, .instant = 0, .seed = 0, .origin_s = simulator.jobs().origin_s, .order_parameter = policy.order_parameter};
     std::vector<double> scores(simulator.jobs().submit_us.size());
     for (std::size_t i = 0; i < scores.size(); ++i)
-        scores[i] = score(order, simulator.scored(static_cast<JobId>(i), 0.0), moment);
+        scores[i] = score(policy.order, simulator.scored(static_cast<JobId>(i), 0.0), moment);
     return sorted_by(scores, order_of_arrival(simulator));
 }
 
-std::vector<std::int32_t> estimate_order(const Simulator& simulator, Order order) {
-    std::vector<std::int32_t> jobs = static_order(simulator, order);
+std::vector<std::int32_t> estimate_order(const Simulator& simulator, const Policy& policy) {
+    std::vector<std::int32_t> jobs = static_order(simulator, policy);
     if (jobs.empty()) jobs = order_of_arrival(simulator);
     return sorted_by(simulator.jobs().estimate_us, std::move(jobs));
 }

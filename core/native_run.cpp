@@ -136,7 +136,7 @@ NativeRun::NativeRun(Simulator& simulator, const Policy& policy)
                          !(policy.backfill == Backfill::easy_sjf && gated())),
       queues_(as_index(simulator.state().spec().queues), QueueRun(simulator.state().shared_spec())),
       group_of_(make_groups()),
-      pending_(group_of_, groups_, static_order(simulator, policy.order),
+      pending_(group_of_, groups_, static_order(simulator, policy),
                policy.backfill == Backfill::easy || gated() ? std::span<const Time>(simulator.jobs().estimate_us)
                                                             : std::span<const Time>()),
       waiting_of_(simulator.jobs().demands.size(), 0),
@@ -145,7 +145,7 @@ NativeRun::NativeRun(Simulator& simulator, const Policy& policy)
       misfits_(simulator.jobs().demands.size(), 0) {
     placer_.set_mix(&mix_);
     if (policy.backfill == Backfill::easy_sjf && searches_by_class_)
-        by_estimate_.emplace(group_of_, groups_, estimate_order(simulator, policy.order), std::span<const Time>());
+        by_estimate_.emplace(group_of_, groups_, estimate_order(simulator, policy), std::span<const Time>());
 }
 
 // A group of the pending queue for each demand of a queue that is searched by class, one for each other queue.
@@ -274,11 +274,11 @@ Ranked NativeRun::start_in_order_gated(QueueRun& queue) {
     for (;;) {
         JobClass* best = nullptr;
         for (JobClass& c : queue.classes) {
+            c.candidate = pending_.next(c.group, cursor);
+            // No job of the class that may start ranks before its next one: what cannot be best is not placed.
+            if (!c.candidate || (best != nullptr && c.candidate.rank > best->candidate.rank)) continue;
             c.fits = placer_.place(simulator_.state(), demand(c.demand), 0, c.allocation);
-            if (c.fits)
-                find_candidate(c, cursor);
-            else
-                c.candidate = pending_.next(c.group, cursor);
+            if (c.fits) find_candidate(c, cursor);
             if (c.candidate && (best == nullptr || c.candidate.rank < best->candidate.rank)) best = &c;
         }
         if (best == nullptr) return {};
@@ -329,6 +329,10 @@ void NativeRun::fill(QueueRun& queue, Rank cursor, Rank blocker) {
             if (!first_round && !c.fits) continue;
             if (!pending_.first(c.group)) {
                 c.fits = false;
+                continue;
+            }
+            if (shadow_demand_ != nullptr && best != nullptr && filling_order().next(c.group, cursor).rank > best->candidate.rank) {
+                c.fits = true;  // it may: it cannot be best, and is not tried
                 continue;
             }
             try_class(c, cursor);

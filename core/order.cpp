@@ -15,7 +15,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool uses_estimate(Order order) {
     switch (order) {
-        case Order::sjf: case Order::ljf: case Order::saf: case Order::laf: case Order::wspt: case Order::wfp3:
+        case Order::sjf: case Order::ljf: case Order::saf: case Order::laf: case Order::wspt: case Order::power: case Order::wfp3:
         case Order::unicep: case Order::f1: case Order::f2: case Order::f3: case Order::f4:
         case Order::power_aware: case Order::srtf: case Order::ssf:
             return true;
@@ -79,6 +79,7 @@ double score(Order order, const Scored& job, const Moment& moment) {
         case Order::saf: return r * n;
         case Order::laf: return -(r * n);
         case Order::wspt: return r * std::max(r, 10.0) * n;
+        case Order::power: return std::pow(r, moment.order_parameter) * n;
         case Order::wfp3: { const double q = w / r; return -(q * q * q * n); }
         case Order::unicep: return -(w / (std::log2(std::max(n, 2.0)) * r));
         case Order::f1: return std::log10(r) * n + 870.0 * std::log10(t);

@@ -40,6 +40,7 @@ struct Moment {
     double cluster_gpus = 0.0;
     const Settings* settings = nullptr;       // for multifactor and tiresias
     const GittinsHistory* gittins = nullptr;  // for gittins
+    double order_parameter = 1.0;             // for power
 };
 
 // For every order but Order::scored.

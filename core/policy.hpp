@@ -16,7 +16,7 @@
 namespace gpuyard {
 
 enum class Order : std::uint8_t {
-    fifo, lifo, sjf, ljf, smallest, largest, saf, laf, wspt, wfp3, unicep,
+    fifo, lifo, sjf, ljf, smallest, largest, saf, laf, wspt, power, wfp3, unicep,
     f1, f2, f3, f4, priority, edf, fair_share, random,
     power_aware, qssf, group_fair_share, drf, multifactor,
     srtf, ssf, las, las_2d, tiresias, gittins,  // these preempt
@@ -41,6 +41,7 @@ using ScoreFunction = std::function<void(const QueueColumns&, std::span<double> 
 
 struct Policy {
     Order order = Order::fifo;
+    double order_parameter = 1.0;  // the exponent of Order::power
     Backfill backfill = Backfill::strict;
     Express express;
     Placement placement = Placement::consolidate;
@@ -53,10 +54,10 @@ struct Named {
     Enum value;
 };
 
-inline constexpr std::array<Named<Order>, 30> kOrders{{
+inline constexpr std::array<Named<Order>, 31> kOrders{{
     {"fifo", Order::fifo}, {"lifo", Order::lifo}, {"sjf", Order::sjf}, {"ljf", Order::ljf},
     {"smallest", Order::smallest}, {"largest", Order::largest}, {"saf", Order::saf}, {"laf", Order::laf},
-    {"wspt", Order::wspt}, {"wfp3", Order::wfp3}, {"unicep", Order::unicep},
+    {"wspt", Order::wspt}, {"power", Order::power}, {"wfp3", Order::wfp3}, {"unicep", Order::unicep},
     {"f1", Order::f1}, {"f2", Order::f2}, {"f3", Order::f3}, {"f4", Order::f4},
     {"priority", Order::priority}, {"edf", Order::edf}, {"fair-share", Order::fair_share}, {"random", Order::random},
     {"power-aware", Order::power_aware}, {"qssf", Order::qssf}, {"group-fair-share", Order::group_fair_share}, {"drf", Order::drf},

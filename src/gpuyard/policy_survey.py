@@ -72,8 +72,8 @@ def parse_case(text: str, jobs: int | None) -> Case:
 def policies_to_survey() -> list[tuple[str, str]]:
     """Kind of rule and policy: every order, backfill and placement once, the rest as is usual."""
     rows = [
-        ("order", f"{name}+{'greedy' if rule.preempts else 'easy'}/consolidate")
-        for name, rule in registered("order").items()
+        ("order", f"{rule.usable_name}+{'greedy' if rule.preempts else 'easy'}/consolidate")
+        for rule in registered("order").values()
         if hasattr(rule, "preempts")
     ]
     rows += [("backfill", f"fifo+{name}/consolidate") for name in registered("backfill")]

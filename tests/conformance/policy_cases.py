@@ -11,7 +11,9 @@ from gpuyard.policies.base import parse_policy
 from gpuyard.registry import registered
 from gpuyard.workload import SynthConfig, Workload, make_workload, synthesize
 
-ORDERS, BACKFILLS, PLACEMENTS = (tuple(registered(kind)) for kind in ("order", "backfill", "placement"))
+ORDERS, BACKFILLS, PLACEMENTS = (
+    tuple(rule.usable_name for rule in registered(kind).values()) for kind in ("order", "backfill", "placement")
+)
 PREEMPTIVE = tuple(name for name, rule in registered("order").items() if rule.preempts)
 SPLITTING = ("anywhere", "spread", "random")
 TIERS = ("tier", "tier-balance", "tier-lex", "tier-cost")

@@ -30,7 +30,7 @@ from reference_simulator import Job
 
 # `drf` scores jobs by what their users hold, which changes with every start: docs/mdp.md leaves it out.
 ORDERS = tuple(
-    name
+    rule.usable_name
     for name, rule in registered("order").items()
     if isinstance(rule, Heuristic) and not rule.preempts and name != "drf"
 )

@@ -162,7 +162,7 @@ def test_every_rule_has_a_summary_and_stands_in_the_contract(kind: str) -> None:
     for name, rule in registered(kind).items():
         assert rule.name == name
         assert len(rule.summary) > 8
-        assert f"`{name}`" in contract, f"{kind} {name} is not in docs/simulator.md"
+        assert f"`{rule.form or name}`" in contract, f"{kind} {name} is not in docs/simulator.md"
 
 
 def section(number: int) -> str:
@@ -171,7 +171,7 @@ def section(number: int) -> str:
 
 
 def test_the_contract_promises_no_order_that_is_not_there() -> None:
-    assert tuple(re.findall(r"^\| `([a-z0-9-]+)` \|", section(8), re.MULTILINE)) == ORDERS
+    assert re.findall(r"^\| `([a-z0-9-]+)(?::A)?` \|", section(8), re.MULTILINE) == list(registered("order"))
 
 
 def test_the_contract_promises_no_backfill_that_is_not_there() -> None:

@@ -63,8 +63,9 @@ def random_moment(rng: random.Random, order: str, request: Request) -> Simulatio
 
 def native_score(order: str, request: Request, moment: Simulation) -> float:
     job = request.job
+    name, _, number = order.partition(":")
     return _core.score(
-        order,
+        name,
         request.submit_us,
         _core.ENDLESS if request.estimate_us is None else request.estimate_us,
         job.size,
@@ -76,6 +77,7 @@ def native_score(order: str, request: Request, moment: Simulation) -> float:
         moment.instant,
         moment.settings.seed,
         moment.settings.origin_s,
+        float(number or 1),
     )
 
 

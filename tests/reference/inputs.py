@@ -13,7 +13,12 @@ SPLITTING_RULES = ("anywhere", "spread", "random")
 POOL_RULES = ("consolidate", "best-fit", "first-fit", "worst-fit", "first-available")
 BACKFILLS = ("strict", "greedy", "easy", "easy-sjf")
 ESTIMATES = ("exact", "requested", "noisy", "none")
-ORDERS_BY_ESTIMATE = ("sjf", "ljf", "saf", "laf", "wspt", "wfp3", "unicep", "f1", "f2", "f3", "f4")
+POWERS = ("power:0.25", "power:0.5", "power:1.7")  # of the many that there are
+ORDERS_BY_ESTIMATE = (
+    *("sjf", "ljf", "saf", "laf", "wspt"),
+    *POWERS,
+    *("wfp3", "unicep", "f1", "f2", "f3", "f4"),
+)
 OTHER_ORDERS = ("fifo", "lifo", "smallest", "largest", "priority", "edf", "fair-share", "random")
 # And the rest of the page.
 ENERGY_POOL_RULES = ("power-aware",)

@@ -39,6 +39,9 @@ def score(state: State, request: Request) -> float:
 
 
 def score_by_estimate(order: str, r: float, n: float, w: float, t: float) -> float:
+    name, _, exponent = order.partition(":")
+    if name == "power":
+        return math.pow(r, float(exponent)) * n
     q = w / r
     return {
         "sjf": r,

@@ -32,7 +32,7 @@ def problems(
 ) -> Iterator[str]:
     if (
         policy.backfill not in ALL_BACKFILLS
-        or policy.order not in ALL_ORDERS
+        or (policy.order not in ALL_ORDERS and not policy.order.startswith("power:"))
         or policy.placement not in ALL_PLACEMENTS
     ):
         yield f"unknown policy: {policy}"

@@ -109,7 +109,7 @@ def parse_policy(name: str) -> Policy:
         else:
             backfill = part
     policy = Policy(order, backfill, express, placement or "consolidate")
-    if order not in ALL_ORDERS or order in PREEMPTIVE_ORDERS:
+    if (order not in ALL_ORDERS and not order.startswith("power:")) or order in PREEMPTIVE_ORDERS:
         raise ValueError(f"{name}: the order can not act here")
     if backfill not in BACKFILLS:
         raise ValueError(f"{name}: the backfill can not act here")

@@ -20,6 +20,9 @@ from gpuyard.registry import registered
         ("wspt+express:600:0.1", "wspt+strict+express:600:0.1/consolidate"),
         ("fair-share+easy-sjf+express:1e3:2/first-fit", "fair-share+easy-sjf+express:1000:2/first-fit"),
         ("random+greedy/random", "random+greedy/random"),
+        ("power:.50", "power:0.5+strict/consolidate"),
+        ("power:0.5+easy+express:600:0.1", "power:0.5+easy+express:600:0.1/consolidate"),
+        ("power:2e0/spread", "power:2+strict/spread"),
     ],
 )
 def test_what_a_name_leaves_out_is_filled_in(name: str, full_name: str) -> None:
@@ -32,7 +35,8 @@ def test_a_name_is_taken_apart() -> None:
 
 
 @given(
-    st.sampled_from(sorted(registered("order"))),
+    st.sampled_from(sorted(set(registered("order")) - {"power"}))
+    | st.floats(0.0, 8.0, exclude_min=True).map(lambda a: parse_policy(f"power:{a!r}".replace("e+", "e")).order),
     st.sampled_from(sorted(registered("backfill"))),
     st.none() | st.builds(Express, st.floats(1e-6, 1e15, exclude_min=True), st.floats(0, 1e9)),
     st.sampled_from(sorted(registered("placement"))),
@@ -68,6 +72,24 @@ def test_an_unknown_part_is_named_and_a_close_one_suggested(name: str, unknown: 
         parse_policy(name)
     assert unknown in str(error.value)
     assert suggestion in str(error.value)
+
+
+def test_an_order_with_a_number_is_taken_apart() -> None:
+    spec = parse_policy("power:0.5+easy")
+    assert (spec.order, spec.order_name, spec.order_parameter) == ("power:0.5", "power", 0.5)
+    assert parse_policy("sjf+easy").order_name == "sjf"
+
+
+@pytest.mark.parametrize("order", ["power", "power:", "power:half", "power:1:2", "power:0,5"])
+def test_a_power_without_its_number_is_refused_with_a_corrected_name(order: str) -> None:
+    with pytest.raises(InputError, match=r"expected power:A with a number, such as 'power:0\.5\+easy/spread'"):
+        parse_policy(f"{order}+easy/spread")
+
+
+@pytest.mark.parametrize("exponent", ["0", "-1", "8.001", "inf", "nan"])
+def test_a_power_out_of_range_is_refused(exponent: str) -> None:
+    with pytest.raises(InputError, match=f"power needs a number above 0 and up to 8, but got 'power:{exponent}'"):
+        parse_policy(f"power:{exponent}+easy")
 
 
 @pytest.mark.parametrize(
@@ -132,6 +154,7 @@ def test_parts_in_a_wrong_place_are_refused_with_the_grammar(name: str) -> None:
         ("qssf", False),
         ("fifo/power-aware", False),
         ("fifo/milp", False),
+        ("power:0.5", True),
     ],
 )
 def test_a_policy_says_whether_it_needs_estimates(name: str, uses: bool) -> None:
@@ -139,7 +162,8 @@ def test_a_policy_says_whether_it_needs_estimates(name: str, uses: bool) -> None
 
 
 def test_exactly_the_orders_that_the_contract_marks_preemptive_preempt() -> None:
-    preempting = [name for name in registered("order") if parse_policy(f"{name}+greedy").preempts]
+    names = [rule.usable_name for rule in registered("order").values()]
+    preempting = [name for name in names if parse_policy(f"{name}+greedy").preempts]
     assert preempting == ["srtf", "ssf", "las", "las-2d", "tiresias", "gittins"]
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 DEFAULT_BACKFILL = "strict"
 DEFAULT_PLACEMENT = "consolidate"
 GRAMMAR = "ORDER[+BACKFILL][+express:T0:K][/PLACEMENT], such as sjf+easy or wspt+easy+express:600:0.1/spread"
+POWER = "power"
+LARGEST_EXPONENT = 8.0
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class PolicySpec:
     """A policy, taken apart. Make one with ``parse_policy``."""
 
     order: str
+    """With its number, if it has one, as in ``power:0.5``."""
     backfill: str = DEFAULT_BACKFILL
     admission: Express | None = None
     placement: str = DEFAULT_PLACEMENT
@@ -54,11 +57,26 @@ class PolicySpec:
         return f"{self.order}+{self.backfill}{admission}/{self.placement}"
 
     @property
+    def order_name(self) -> str:
+        """The order as it is registered, without a number."""
+        return POWER if self.order.startswith(f"{POWER}:") else self.order
+
+    @property
+    def order_parameter(self) -> float:
+        """The number that belongs to the order; 1 if none does."""
+        return float(self.order.partition(":")[2]) if self.order_name != self.order else 1.0
+
+    @property
+    def order_rule(self) -> Any:
+        """What is registered as the order: a ``Heuristic``, or a function."""
+        return registered("order")[self.order_name]
+
+    @property
     def uses_estimates(self) -> bool:
         """Whether its choices depend on run time estimates."""
-        order = registered("order")[self.order]
         backfill = registered("backfill")[self.backfill]
-        return bool(self.admission or backfill.uses_estimates or getattr(order, "uses_estimates", False))
+        by_order = getattr(self.order_rule, "uses_estimates", False)
+        return bool(self.admission or backfill.uses_estimates or by_order)
 
     @property
     def is_optimised(self) -> bool:
@@ -68,18 +86,26 @@ class PolicySpec:
     @property
     def preempts(self) -> bool:
         """Whether it may stop running jobs."""
-        return bool(getattr(registered("order")[self.order], "preempts", False))
+        return bool(getattr(self.order_rule, "preempts", False))
 
     def compile(self) -> "_core.Policy":
         """The policy as the native core runs it."""
         from gpuyard import _core
 
-        order = registered("order")[self.order]
+        order = self.order_rule
         express = self.admission or Express(1.0, 0.0)
         scores = None if isinstance(order, Heuristic) else _score_function(order)
         if self.is_optimised:
             raise ValueError(f"policy {self.name} is not native; use gpuyard.policies.milp.MilpPolicy")
-        return _core.Policy(self.order, self.backfill, self.placement, express.t0_s, express.k, scores)
+        return _core.Policy(
+            self.order_name,
+            self.backfill,
+            self.placement,
+            express.t0_s,
+            express.k,
+            scores,
+            self.order_parameter,
+        )
 
 
 def _score_function(order: Any) -> Any:
@@ -108,7 +134,7 @@ def parse_policy(text: str) -> PolicySpec:
     """
     rest, slash, placement = text.strip().partition("/")
     order, *options = rest.split("+")
-    _check(text, "order", order)
+    order = _parse_order(text, order)
     backfill, admission = DEFAULT_BACKFILL, None
     for position, option in enumerate(options):
         if option.partition(":")[0] == "express":
@@ -134,6 +160,27 @@ def _check(text: str, kind: str, name: str) -> None:
         best = hint.split("'")[1]
         hint = f"; did you mean {text.replace(name, best, 1)!r}?"
     raise InputError(f"unknown {kind} {name!r} in policy {text!r}{hint}")
+
+
+def _parse_order(text: str, order: str) -> str:
+    """The order in one way of writing it."""
+    name, colon, number = order.partition(":")
+    if name != POWER:
+        _check(text, "order", order)
+        return order
+    try:
+        exponent = float(number)
+    except ValueError:
+        example = registered("order")[POWER].example
+        raise InputError(
+            f"policy {text!r}: cannot read {order!r}; expected {POWER}:A with a number, such as "
+            f"{text.replace(order, example, 1)!r}"
+        ) from None
+    if not 0.0 < exponent <= LARGEST_EXPONENT:
+        raise InputError(
+            f"policy {text!r}: {POWER} needs a number above 0 and up to {LARGEST_EXPONENT:g}, but got {order!r}"
+        )
+    return f"{POWER}:{_plain(exponent)}"
 
 
 def _parse_express(text: str, option: str) -> Express:

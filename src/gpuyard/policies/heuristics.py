@@ -15,6 +15,8 @@ class Heuristic:
         uses_estimates: Whether it needs run time estimates to do anything useful.
         preempts: Whether it may stop running jobs.
         source: Where it comes from.
+        form: How its name is written, if a number belongs to it.
+        example: Such a name.
     """
 
     name: str
@@ -22,6 +24,13 @@ class Heuristic:
     uses_estimates: bool = False
     preempts: bool = False
     source: str = "folklore"
+    form: str = ""
+    example: str = ""
+
+    @property
+    def usable_name(self) -> str:
+        """A name that a policy can have: with a number, if one belongs to it."""
+        return self.example or self.name
 
 
 def _register_all(kind: str, *heuristics: Heuristic) -> None:
@@ -51,6 +60,13 @@ _register_all(
         "Smith's index for bounded slowdown: estimate x max(estimate, 10 s) x GPUs",
         True,
         source=_SMITH,
+    ),
+    Heuristic(
+        "power",
+        "estimate to the power of A, x GPUs: between smallest (A near 0), saf (1) and wspt (2)",
+        True,
+        form="power:A",
+        example="power:0.5",
     ),
     Heuristic("wfp3", "longest wait against its estimate, and large, first", True, source=_TANG),
     Heuristic("unicep", "longest wait against its estimate, and small, first", True, source=_TANG),
