@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from urllib.parse import quote
 
 from gpuyard.charts import COLOURS
 
@@ -24,7 +25,8 @@ h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .6r
   grid-template-columns: repeat(auto-fit, minmax(min(30rem, 100%), 1fr)); }
 figure { margin: 0; border: 1px solid #d9dfe7; border-radius: .5rem; padding: .8rem; min-width: 0; }
 figcaption { font-weight: 600; margin-bottom: .4rem; display: flex; flex-wrap: wrap; gap: .2rem 1rem; }
-.legend { font-weight: 400; font-size: .85rem; display: flex; gap: .9rem; align-items: center; }
+.legend { font-weight: 400; font-size: .85rem; display: flex; flex-wrap: wrap; gap: .1rem .9rem;
+  align-items: center; overflow-wrap: anywhere; }
 .key i { display: inline-block; width: .8rem; height: .8rem; border-radius: .15rem; margin-right: .35rem;
   vertical-align: -.08rem; }
 table { border-collapse: collapse; } th, td { padding: .25rem .9rem .25rem 0; text-align: left; }
@@ -36,10 +38,12 @@ th { border-bottom: 1px solid #b9c2cf; font-size: .85rem; } td.number, th.number
 .severity { background: var(--shade); color: #fff; border-radius: .3rem; padding: .05rem .5rem;
   font-size: .8rem; font-weight: 600; margin-right: .5rem; }
 .serious { --shade: #c62828; } .warning { --shade: #b45309; } .note { --shade: #47617f; }
+details { font-size: .85rem; margin-top: .3rem; } summary { cursor: pointer; color: #5b6676; }
+.scroll { overflow-x: auto; max-height: 22rem; } a { color: var(--series-1); }
 code { font: .88em ui-monospace, monospace; }
 @media (prefers-color-scheme: dark) {
   :root { --paper: #12161c; } body { color: #e4e9f0; }
-  .subtitle, .muted, footer, .tiles dt { color: #9aa7b8; }
+  .subtitle, .muted, footer, .tiles dt, summary { color: #9aa7b8; }
   .tiles div, figure, .finding { border-color: #2c3643; } .finding { border-left-color: var(--shade); }
   th { border-color: #45505f; }
   .serious { --shade: #d9483f; } .warning { --shade: #b86e14; } .note { --shade: #56718f; }
@@ -113,6 +117,22 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return f"<table><thead><tr>{cells('th', columns)}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def folded(summary: str, content: str) -> str:
+    """HTML that shows when its summary, a text, is clicked."""
+    return f'<details><summary>{escape(summary)}</summary><div class="scroll">{content}</div></details>'
+
+
+def download(name: str, kind: str, text: str) -> str:
+    """A link to a file that the page itself holds.
+
+    Args:
+        name: Of the file.
+        kind: Its media type, such as ``text/csv``.
+        text: What is in it.
+    """
+    return f'<a download="{escape(name)}" href="data:{kind};charset=utf-8,{quote(text)}">{escape(name)}</a>'
 
 
 def finding(severity: str, title: str, id: str, lines: Iterable[str]) -> str:
