@@ -197,6 +197,14 @@ void bind_env(nb::module_& m) {
             nb::gil_scoped_release release;
             self.env.reset(s, w);
         }, "seeds"_a.none(), "which"_a.none())
+        .def("resume", [](BoundVectorEnv& self, std::size_t i, std::uint64_t seed, std::uint64_t drawn, const std::optional<In<std::int64_t>>& actions,
+                          const std::optional<In<float>>& priorities) {
+            const auto chosen = view(actions);
+            const auto ranked = view(priorities);
+            if (ranked.size() % self.env.spec().actions() != 0) throw std::invalid_argument("one priority a host and step");
+            nb::gil_scoped_release release;
+            self.env.resume(i, seed, drawn, chosen, ranked);
+        }, "i"_a, "seed"_a, "drawn"_a, "actions"_a.none(), "priorities"_a.none())
         .def("step", [](BoundVectorEnv& self, const In<std::int64_t>& actions) {
             if (actions.size() != self.env.count()) throw std::invalid_argument("one action an environment");
             const auto span = view(actions);

@@ -121,7 +121,7 @@ void Environment::begin(const Episode& episode) {
     const Order order = spec_->base.order;
     scores_.clear();
     if (ranks_for_good() && order != Order::fifo) {
-        const Moment moment{0, 0, 0, jobs_->origin_s};
+        const Moment moment{.now_us = 0, .instant = 0, .seed = 0, .origin_s = jobs_->origin_s, .order_parameter = spec_->base.order_parameter};
         for (std::size_t i = 0; i < count; ++i) scores_.push_back(score(order, simulator_.scored(static_cast<JobId>(i), 0.0), moment));
     }
     waiting_.reset(count, scores_);

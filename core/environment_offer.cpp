@@ -14,7 +14,7 @@ constexpr std::size_t kHostSearch = 64;  // waiting jobs among which the current
 std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 bool same(const Policy& a, const Policy& b) {
-    return a.order == b.order && a.backfill == b.backfill && a.express.t0_s == b.express.t0_s && a.express.k == b.express.k;
+    return a.order == b.order && a.order_parameter == b.order_parameter && a.backfill == b.backfill && a.express.t0_s == b.express.t0_s && a.express.k == b.express.k;
 }
 
 }  // namespace

@@ -9,8 +9,6 @@
 
 namespace gpuyard {
 
-namespace {
-
 Demand confined(const Demand& demand, const ClusterSpec& cluster, std::size_t pool) {
     Demand in_pool = demand;
     const auto elsewhere = [&](const PoolOption& option) { return static_cast<std::size_t>(option.pool) != pool; };
@@ -22,6 +20,8 @@ Demand confined(const Demand& demand, const ClusterSpec& cluster, std::size_t po
     in_pool.allowed_gpus = in_pool.pools.empty() ? 0 : static_cast<std::int64_t>(p.nodes.size()) * p.size;
     return in_pool;
 }
+
+namespace {
 
 // Without the pools on whose nodes the job does not fit alone.
 void confine_to_one_node(Demand& demand, const ClusterSpec& cluster) {

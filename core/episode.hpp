@@ -12,6 +12,9 @@
 
 namespace gpuyard {
 
+// A demand that may be met in one pool only.
+Demand confined(const Demand& demand, const ClusterSpec& cluster, std::size_t pool);
+
 // Jobs and the cluster they run on, with all that can be known of them beforehand. Shared by environments.
 struct EpisodeTable {
     EpisodeTable(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const EnvSpec& spec);

@@ -72,7 +72,7 @@ Observer::Observer(const EnvSpec& spec)
 void Observer::write(const Scene& scene, const ObservationBuffers& out) {
     const auto picked = [](std::vector<float>& scratch, float* to) { return scratch.empty() ? to : scratch.data(); };
     write_jobs(scene, picked(job_scratch_, out.jobs));
-    write_nodes(scene, out.nodes);
+    if (out.nodes != nullptr) write_nodes(scene, out.nodes);
     write_globals(scene, picked(global_scratch_, out.globals));
     if (!job_scratch_.empty()) pick(job_scratch_.data(), spec_.sizes.rows, kJobColumnCount, *spec_.job_columns, out.jobs);
     if (!global_scratch_.empty()) pick(global_scratch_.data(), 1, global_length(spec_.sizes), *spec_.global_columns, out.globals);

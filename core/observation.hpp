@@ -58,7 +58,7 @@ struct Scene {
 
 struct ObservationBuffers {
     float* jobs = nullptr;
-    float* nodes = nullptr;
+    float* nodes = nullptr;  // may stay null, if nobody reads them
     float* globals = nullptr;
 };
 

@@ -1,8 +1,8 @@
-// The observation of a snapshot, from a simulator or a live cluster: what an Environment keeps up to date is built here at once.
+#include "observation_snapshot.hpp"
+
 #include <algorithm>
 
 #include "decider.hpp"
-#include "observation_snapshot.hpp"
 
 namespace gpuyard {
 
@@ -33,38 +33,49 @@ std::vector<float> shares(std::size_t count, double gpus, const std::function<st
 
 }  // namespace
 
-Observation observe(const Snapshot& snapshot, const EnvSpec& spec) {
-    const ClusterScale scale(snapshot.state.spec());
-    const std::vector<WindowJob> jobs = first_in_order(snapshot, spec, scale);
-    std::vector<const WindowJob*> rows;
-    for (const WindowJob& job : jobs) rows.push_back(&job);
+SnapshotView::SnapshotView(const Snapshot& snapshot, const EnvSpec& spec, std::span<const JobId> held)
+    : snapshot_(snapshot),
+      spec_(spec),
+      scale_(snapshot.state.spec()),
+      jobs_(first_in_order(snapshot, spec, scale_)),
+      occupancy_(spec.tokens, spec.lookahead),
+      prospects_(spec.base, *snapshot.settings) {
+    std::vector<std::uint8_t> row_held;
+    for (const WindowJob& job : jobs_) {
+        rows_.push_back(&job);
+        if (!held.empty()) row_held.push_back(std::find(held.begin(), held.end(), job.job) != held.end() ? 1 : 0);
+    }
     std::vector<RunningJobs> running(as_index(snapshot.state.spec().queues));
-    Occupancy occupancy(spec.tokens, spec.lookahead);
-    occupancy.reset(snapshot.state, scale);
+    occupancy_.reset(snapshot.state, scale_);
     for (const ActiveJob& job : snapshot.active) {
         const Demand& demand = snapshot.demand(job.demand);
         running[as_index(demand.queue)].insert({job.expected_end_us, job.job, job.demand, job.part_count, job.first_part});
-        occupancy.started(job.job, demand, snapshot.parts_of(job), job.first_part, job.expected_end_us);
+        occupancy_.started(job.job, demand, snapshot.parts_of(job), job.first_part, job.expected_end_us);
     }
-    Prospects prospects(spec.base, *snapshot.settings);
-    prospects.placer().set_mix(&snapshot.mix);
-    prospects.reset(snapshot.state, *snapshot.demands, scale);
-    prospects.try_rows(snapshot.state, rows);
-    prospects.look(snapshot.now_us, snapshot.state, rows, {},
-                   [&](std::int32_t queue) { return Running{running[as_index(queue)], snapshot.parts, *snapshot.demands}; });
-    const std::int32_t choice = prospects.base_choice();
+    prospects_.placer().set_mix(&snapshot.mix);
+    prospects_.reset(snapshot.state, *snapshot.demands, scale_);
+    prospects_.try_rows(snapshot.state, rows_);
+    prospects_.look(snapshot.now_us, snapshot.state, rows_, row_held,
+                    [&](std::int32_t queue) { return Running{running[as_index(queue)], snapshot.parts, *snapshot.demands}; });
+}
+
+Observation SnapshotView::observation() const {
+    const Snapshot& snapshot = snapshot_;
+    const std::int32_t choice = prospects_.base_choice();
     std::int64_t waiting_milli = 0;
     for (const QueuedJob& job : snapshot.queue) waiting_milli += snapshot.demand(job.demand).total_milli();
-    const auto user = shares(snapshot.user_holdings.size(), scale.gpus, [&](std::size_t i) { return snapshot.user_holdings[i].milli; });
-    const auto group = shares(snapshot.group_milli.size(), scale.gpus, [&](std::size_t i) { return snapshot.group_milli[i]; });
-    Observer observer(spec);
+    const auto user = shares(snapshot.user_holdings.size(), scale_.gpus, [&](std::size_t i) { return snapshot.user_holdings[i].milli; });
+    const auto group = shares(snapshot.group_milli.size(), scale_.gpus, [&](std::size_t i) { return snapshot.group_milli[i]; });
+    Observer observer(spec_);
     Observation out{std::vector<float>(observer.jobs_length()), std::vector<float>(observer.nodes_length()),
                     std::vector<float>(observer.globals_length())};
-    observer.write({snapshot.now_us, snapshot.epoch_us, snapshot.state, rows, std::ssize(snapshot.queue), waiting_milli,
-                    std::ssize(snapshot.active), snapshot.arrivals.at(snapshot.now_us), user, group, prospects, occupancy,
-                    choice >= 0 ? &prospects.fit(as_index(choice)).allocation : nullptr},
+    observer.write({snapshot.now_us, snapshot.epoch_us, snapshot.state, rows_, std::ssize(snapshot.queue), waiting_milli,
+                    std::ssize(snapshot.active), snapshot.arrivals.at(snapshot.now_us), user, group, prospects_, occupancy_,
+                    choice >= 0 ? &prospects_.fit(as_index(choice)).allocation : nullptr},
                    {out.jobs.data(), out.nodes.data(), out.globals.data()});
     return out;
 }
+
+Observation observe(const Snapshot& snapshot, const EnvSpec& spec) { return SnapshotView(snapshot, spec, {}).observation(); }
 
 }  // namespace gpuyard

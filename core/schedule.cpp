@@ -101,6 +101,12 @@ std::optional<RunArrays> runs_of(const FullSimulator& simulator) {
     return out;
 }
 
+ScheduleArrays schedule_of(const Simulator& simulator) {
+    ScheduleArrays out = allocations_of(simulator);
+    add_times(out, simulator.record());
+    return out;
+}
+
 ScheduleArrays schedule_of(Simulator&& simulator) {
     ScheduleArrays out = allocations_of(simulator);
     add_times(out, simulator.take_record());

@@ -74,6 +74,26 @@ void VectorEnv::reset(std::span<const std::uint64_t> seeds, std::span<const std:
     });
 }
 
+void VectorEnv::resume(std::size_t i, std::uint64_t seed, std::uint64_t drawn, std::span<const std::int64_t> actions,
+                       std::span<const float> priorities) {
+    seeds_.at(i) = seed;
+    episodes_[i] = begun_[i] = drawn;
+    begin(i);
+    Environment& env = *environments_[i];
+    const auto unfit = [&](std::size_t step) {
+        return InvalidAction("environment " + std::to_string(i) + ": action " + std::to_string(step) + " of its episode " + std::to_string(drawn) +
+                             " cannot be repeated: the environment is not the one in which it was taken");
+    };
+    for (std::size_t step = 0; step < actions.size(); ++step) {
+        if (!spec_->invalid_is_noop && !env.legal(actions[step])) throw unfit(step);
+        if (env.step(actions[step]).done()) throw unfit(step);
+    }
+    const std::size_t hosts = spec_->actions();
+    for (std::size_t at = 0; at < priorities.size(); at += hosts)
+        if (env.step_ranked(priorities.subspan(at, hosts)).done()) throw unfit(at / hosts);
+    write(i, observation_);
+}
+
 void VectorEnv::after_step(std::size_t i, const StepResult& result) {
     Environment& env = *environments_[i];
     step_.reward[i] = result.reward;

@@ -61,6 +61,8 @@ public:
 
     // Begins episodes in the environments that `which` marks, or in all. `seeds` starts their draws again.
     void reset(std::span<const std::uint64_t> seeds, std::span<const std::uint8_t> which);
+    // Puts an environment back where it was: in the episode number `drawn` of its seed, after these actions (or priorities).
+    void resume(std::size_t i, std::uint64_t seed, std::uint64_t drawn, std::span<const std::int64_t> actions, std::span<const float> priorities);
     // Whatever is wrong with an action, nothing has changed.
     void step(std::span<const std::int64_t> actions);
     void step_ranked(std::span<const float> priorities);

@@ -107,6 +107,7 @@ class Policy:
         express_t0_s: float = 1.0,
         express_k: float = 0.0,
         scores: Callable[[dict[str, Any]], _F64] | None = None,
+        order_parameter: float = 1.0,
     ) -> None: ...
 
 class Snapshot:
@@ -197,6 +198,7 @@ def score(
     instant: int,
     seed: int,
     origin_s: float,
+    order_parameter: float = 1.0,
 ) -> float: ...
 def run_time(
     duration_us: int, speed: float, nodes_used: int, fewest_nodes: int, locality_penalty: float
@@ -268,6 +270,9 @@ class VectorEnv:
     def give(self, i: int, table: EpisodeTable, row: int, jobs: int, warmup: int) -> None: ...
     def attach(self, arrays: dict[str, NDArray[Any]]) -> None: ...
     def reset(self, seeds: NDArray[np.uint64] | None, which: NDArray[np.uint8] | None) -> None: ...
+    def resume(
+        self, i: int, seed: int, drawn: int, actions: _I64 | None, priorities: NDArray[np.float32] | None
+    ) -> None: ...
     def step(self, actions: _I64) -> None: ...
     def step_ranked(self, priorities: NDArray[np.float32]) -> None: ...
     def expert_actions(self, policy: Policy) -> _I64: ...
@@ -281,3 +286,42 @@ def token_rows(cluster: ClusterSpec, tokens: str) -> int: ...
 def observe(
     snapshot: Snapshot, spec: EnvSpec
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]: ...
+
+NETWORK_KERNELS: list[str]
+
+class Network:
+    def __init__(
+        self,
+        config: dict[str, Any],
+        sizes: dict[str, Any],
+        tensors: dict[str, NDArray[np.float32]],
+        kernels: str = "auto",
+    ) -> None: ...
+    def forward(
+        self,
+        jobs: NDArray[np.float32],
+        nodes: NDArray[np.float32],
+        globals: NDArray[np.float32],
+        mask: NDArray[np.int8],
+    ) -> tuple[NDArray[np.float32], float]: ...
+    def choose(
+        self,
+        jobs: NDArray[np.float32],
+        nodes: NDArray[np.float32],
+        globals: NDArray[np.float32],
+        mask: NDArray[np.int8],
+    ) -> int: ...
+
+_Episodes = list[tuple[EpisodeTable, int, int, int]]
+_Outcomes = tuple[_F64, _F64, _I64]
+
+class Rollouts:
+    def __init__(self, spec: EnvSpec, threads: int) -> None: ...
+    def run(self, episodes: _Episodes, chooser: Network | Policy) -> _Outcomes: ...
+    def run_many(self, episodes: _Episodes, networks: list[Network]) -> _Outcomes: ...
+
+def replay(
+    spec: EnvSpec, table: EpisodeTable, network: Network, progress: Callable[[int], None] | None = None
+) -> dict[str, NDArray[Any]]: ...
+def decide_learned(snapshot: Snapshot, spec: EnvSpec, network: Network) -> Decision: ...
+def observed_sizes(snapshot: Snapshot, tokens: str) -> tuple[int, int, int, int]: ...

@@ -106,7 +106,7 @@ def prepare(
 
 def _sees_names(policy: PolicySpec | None, config: SimulationConfig) -> bool:
     """Whether the policy may look at users or groups; any that is not native may."""
-    if policy is None or policy.order not in _core.order_names():
+    if policy is None or policy.order_name not in _core.order_names():
         return True
     by_name = ("fair-share", "group-fair-share", "drf", "multifactor", "qssf", "gittins")
     return policy.order in by_name or config.estimates == "history" or bool(config.group_quotas)

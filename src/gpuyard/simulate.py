@@ -14,7 +14,8 @@ from gpuyard.cluster import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.metrics import Price, compute_breakdown, compute_metrics
-from gpuyard.policies.base import PolicySpec, parse_policy
+from gpuyard.policies.base import PolicySpec
+from gpuyard.policies.named import ReplayingPolicy, find_policy
 from gpuyard.preparation import CoreInputs, Decider, Ints, prepare
 from gpuyard.schedule import Downtime, Runs, Schedule
 from gpuyard.workload import Workload, read_workload
@@ -35,6 +36,7 @@ class SimulationResult:
         dropped: Rows left out because they can never run on the cluster (``oversize = drop``).
         elapsed_s: Wall time of the simulation, seconds.
         counters: What a policy that is not native counted, such as how often a solver was replaced.
+        notes: What to know about the run, in whole sentences.
     """
 
     workload: Workload
@@ -45,6 +47,7 @@ class SimulationResult:
     dropped: Ints
     elapsed_s: float
     counters: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def metrics(self, price_per_kwh: Price | None = None) -> dict[str, float | int | None]:
         """All metrics by name (docs/metrics.md); None where the inputs do not tell.
@@ -70,7 +73,7 @@ class SimulationResult:
 def simulate(
     workload: Workload | str | Path,
     cluster: Cluster | str,
-    policy: PolicySpec | Decider | str = "fifo",
+    policy: PolicySpec | ReplayingPolicy | Decider | str = "fifo",
     config: SimulationConfig | None = None,
     *,
     history: Workload | None = None,
@@ -81,7 +84,8 @@ def simulate(
     Args:
         workload: The jobs, or the path of a file of them in any known format.
         cluster: A cluster, or what ``parse_cluster`` takes, such as ``64x8``.
-        policy: A policy's name, such as ``sjf+easy``, or an object with ``decide(snapshot) -> Decision``.
+        policy: A policy's name, such as ``sjf+easy``, the path of a run directory or model file, or an object
+            with ``decide(snapshot) -> Decision``.
         config: Settings; the defaults if None.
         history: Jobs that have finished before, for predictions from history (docs/simulator.md, section 19).
         progress: Called now and then with the number of jobs finished so far.
@@ -93,9 +97,30 @@ def simulate(
     workload = read_workload(workload) if isinstance(workload, str | Path) else workload
     _check_kinds(workload, policy)
     cluster = parse_cluster(cluster) if isinstance(cluster, str) else cluster
-    policy = parse_policy(policy) if isinstance(policy, str) else policy
+    policy = find_policy(policy) if isinstance(policy, str) else policy
     config = config or SimulationConfig()
     began = time.perf_counter()
+    inputs, arrays, counters = _run(workload, cluster, policy, config, history, progress)
+    schedule = _schedule(inputs, arrays)
+    name = policy.name if isinstance(policy, PolicySpec | ReplayingPolicy) else type(policy).__name__
+    notes = policy.notes(config) if isinstance(policy, ReplayingPolicy) else ()
+    elapsed_s = time.perf_counter() - began
+    return SimulationResult(
+        workload, cluster, name, config, schedule, inputs.dropped, elapsed_s, counters, notes
+    )
+
+
+def _run(
+    workload: Workload,
+    cluster: Cluster,
+    policy: PolicySpec | ReplayingPolicy | Decider,
+    config: SimulationConfig,
+    history: Workload | None,
+    progress: Progress | None,
+) -> tuple[CoreInputs, dict[str, Any], dict[str, int]]:
+    """The simulation as the core took it, the arrays of the schedule, and what the policy counted."""
+    if isinstance(policy, ReplayingPolicy):
+        return *policy.replay(workload, cluster, config, history, progress), {}
     inputs = prepare(workload, cluster, policy, config, history)
     decider = _decider(policy)
     try:
@@ -109,11 +134,7 @@ def simulate(
         if "node failures" in str(error):  # what the settings ask for may never end
             raise InputError(str(error)) from None
         raise
-    schedule = _schedule(inputs, arrays)
-    name = policy.name if isinstance(policy, PolicySpec) else type(policy).__name__
-    elapsed_s = time.perf_counter() - began
-    counters = dict(getattr(decider, "counters", {}))
-    return SimulationResult(workload, cluster, name, config, schedule, inputs.dropped, elapsed_s, counters)
+    return inputs, arrays, dict(getattr(decider, "counters", {}))
 
 
 def _decider(policy: PolicySpec | Decider) -> Any:

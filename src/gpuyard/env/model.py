@@ -61,7 +61,12 @@ class Columns:
 
 
 class EnvModel:
-    """Everything that environments of one vector share."""
+    """Everything that environments of one vector share.
+
+    Attributes:
+        cluster: What jobs run on; where a generator draws that too, one of its draws.
+        inputs: All jobs of a workload as the core takes them, or those of one draw.
+    """
 
     def __init__(self, kind: str, config: EnvConfig, source: Source) -> None:
         self.kind = kind
@@ -78,6 +83,8 @@ class EnvModel:
         else:
             sampled = self._prepare(source.workload, source.cluster)
         assert sample is not None
+        self.cluster = sample
+        self.inputs = sampled
         self.spec = self._core_spec(sampled, sample)
         self._table = None
         if isinstance(source, WindowedJobs):
@@ -139,17 +146,20 @@ class EnvModel:
 
     def give_named(self, core: _core.VectorEnv, i: int, name: int) -> None:
         """Give environment ``i`` the window that starts at row ``name``, or the draw of seed ``name``."""
+        core.give(i, *self.episode(name))
+
+    def episode(self, name: int) -> tuple[_core.EpisodeTable, int, int, int]:
+        """A table of jobs, and the window of it that an episode is: first row, jobs, and warm-up jobs."""
         if isinstance(self.source, WindowedJobs):
             assert self._table is not None
-            core.give(i, self._table, name, self.source.jobs, self.config.warmup_jobs)
-            return
+            return self._table, name, self.source.jobs, self.config.warmup_jobs
         table = self._drawn.get(name)
         if table is None:
             inputs = self._prepare(*self.source.draw(name))
             table = _core.EpisodeTable(inputs.cluster, inputs.jobs, self.spec)
         if self.source.seeds is not None and name in self.source.seeds:
             self._drawn[name] = table
-        core.give(i, table, 0, len(table), 0)
+        return table, 0, len(table), 0
 
     def _prepare(self, workload: Workload, cluster: Cluster) -> CoreInputs:
         if self.kind in HOST_KINDS:
@@ -184,26 +194,7 @@ class EnvModel:
                 f"baseline {baseline.name}: order {baseline.order} goes by what happened before, which "
                 "versus_baseline does not keep; use another, such as sjf+easy"
             )
-        spec = _core.EnvSpec(
-            kind=self.kind,
-            step_mode=config.step_mode,
-            tokens=config.tokens,
-            lookahead=config.lookahead,
-            base=self.policy.compile(),
-            settings=inputs.settings,
-            rewards=list(config.rewards.items()),
-            baseline=baseline.compile() if baseline else None,
-            baseline_metric=config.baseline_metric,
-        )
-        spec.tick_us = max(1, round(config.tick_s * 1e6))
-        spec.blocking_backfill = bool(config.blocking_backfill)
-        spec.backfill_before_shadow = config.blocking_backfill == "before-shadow"
-        spec.lookahead_horizon_us = max(1, round(config.lookahead_horizon_s * 1e6))
-        spec.per_job = config.per_job
-        spec.horizon_factor = config.horizon_factor or 0.0
-        spec.max_steps = config.max_steps or 0
-        spec.invalid_is_noop = config.invalid == "noop"
-        spec.invalid_penalty = config.invalid_penalty
+        spec = core_spec(self.kind, config, self.policy, inputs.settings, baseline)
         self.pools = int(inputs.cluster.pool.max()) + 1
         self.hosts = len(inputs.cluster.pool)
         self.lookahead = min(cluster.total_gpus, MOST_LOOKAHEAD)
@@ -213,24 +204,14 @@ class EnvModel:
             self.hosts = drawn_hosts
             tokens = drawn_hosts if config.tokens == "nodes" else tokens
         rows = config.window_of(self.kind)
-        spec.set_sizes(rows, tokens, self.pools, self.lookahead, self.hosts)
+        overall = _global_columns(self.pools, self.lookahead)
+        set_sizes(spec, config, rows, tokens, self.pools, self.lookahead, self.hosts)
         self.parts = {
             "jobs": _columns(_core.JOB_COLUMNS, config.job_features, rows),
             "nodes": _columns(_core.NODE_COLUMNS, config.node_features, tokens),
-            "globals": _columns(self._global_columns(), config.global_features, 0),
+            "globals": _columns(overall, config.global_features, 0),
         }
-        for name, table, chosen in (
-            ("job_columns", _core.JOB_COLUMNS, config.job_features),
-            ("node_columns", _core.NODE_COLUMNS, config.node_features),
-            ("global_columns", self._global_columns(), config.global_features),
-        ):
-            if chosen is not None:
-                setattr(spec, name, _numbers(table, chosen))
         return spec
-
-    def _global_columns(self) -> list[tuple[str, float, float]]:
-        repeats = {"free": self.pools, "base_pool": self.pools, "lookahead": self.lookahead}
-        return [column for column in _core.GLOBAL_COLUMNS for _ in range(repeats.get(column[0], 1))]
 
     @property
     def actions(self) -> int:
@@ -258,6 +239,56 @@ class EnvModel:
         return spaces.Discrete(self.actions)
 
 
+def core_spec(
+    kind: str,
+    config: EnvConfig,
+    policy: PolicySpec,
+    settings: _core.Settings,
+    baseline: PolicySpec | None = None,
+) -> _core.EnvSpec:
+    """An environment as the core takes it, but for its sizes."""
+    spec = _core.EnvSpec(
+        kind=kind,
+        step_mode=config.step_mode,
+        tokens=config.tokens,
+        lookahead=config.lookahead,
+        base=policy.compile(),
+        settings=settings,
+        rewards=list(config.rewards.items()),
+        baseline=baseline.compile() if baseline else None,
+        baseline_metric=config.baseline_metric,
+    )
+    spec.tick_us = max(1, round(config.tick_s * 1e6))
+    spec.blocking_backfill = bool(config.blocking_backfill)
+    spec.backfill_before_shadow = config.blocking_backfill == "before-shadow"
+    spec.lookahead_horizon_us = max(1, round(config.lookahead_horizon_s * 1e6))
+    spec.per_job = config.per_job
+    spec.horizon_factor = config.horizon_factor or 0.0
+    spec.max_steps = config.max_steps or 0
+    spec.invalid_is_noop = config.invalid == "noop"
+    spec.invalid_penalty = config.invalid_penalty
+    return spec
+
+
+def set_sizes(
+    spec: _core.EnvSpec, config: EnvConfig, rows: int, tokens: int, pools: int, lookahead: int, hosts: int
+) -> None:
+    """Tell an environment how long the arrays of its observations are, and which columns they have."""
+    spec.set_sizes(rows, tokens, pools, lookahead, hosts)
+    for name, table, chosen in (
+        ("job_columns", _core.JOB_COLUMNS, config.job_features),
+        ("node_columns", _core.NODE_COLUMNS, config.node_features),
+        ("global_columns", _global_columns(pools, lookahead), config.global_features),
+    ):
+        if chosen is not None:
+            setattr(spec, name, _numbers(table, chosen))
+
+
+def _global_columns(pools: int, lookahead: int) -> list[tuple[str, float, float]]:
+    repeats = {"free": pools, "base_pool": pools, "lookahead": lookahead}
+    return [column for column in _core.GLOBAL_COLUMNS for _ in range(repeats.get(column[0], 1))]
+
+
 def acting_policy(name: str, kind: str | None = None) -> PolicySpec:
     """A policy that can act in an environment, of that kind if one is given.
 
@@ -278,7 +309,7 @@ def acting_policy(name: str, kind: str | None = None) -> PolicySpec:
         why = "plans ahead of events"
     elif policy.is_optimised:
         why = "places several jobs together"
-    elif not isinstance(registered("order")[policy.order], Heuristic):
+    elif not isinstance(policy.order_rule, Heuristic):
         why = "is an order written in Python"
     if why:
         raise InputError(

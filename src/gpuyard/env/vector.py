@@ -1,7 +1,7 @@
 """Many environments as one Gymnasium vector environment, stepped natively."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +166,30 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         self._awaiting[which] = False
         self._have_begun(which, drawn=names is None)
         return self._observation(), {**self._masks()}
+
+    def resume(self, seeds: Sequence[int], drawn: Sequence[int], actions: Sequence[NDArray[Any]]) -> Any:
+        """Put every environment back where it was, and return the observation.
+
+        Args:
+            seeds: Of each environment.
+            drawn: Which episode of its seed each one is in, from 0.
+            actions: What it did since that episode began, in order.
+
+        Raises:
+            InvalidActionError: if an action cannot be repeated: it was taken in another environment.
+        """
+        for i, (seed, number, done) in enumerate(zip(seeds, drawn, actions, strict=True)):
+            if self.model.draws:
+                self.model.give(self._core, i, seed, number)
+            chosen = None if self._ranks else np.ascontiguousarray(done, dtype=np.int64)
+            ranked = np.ascontiguousarray(done, dtype=np.float32).reshape(-1) if self._ranks else None
+            self._core.resume(i, seed, number, chosen, ranked)
+        self._seeds[:] = seeds
+        self._drawn[:] = drawn
+        self._begun = True
+        self._awaiting[:] = False
+        self._have_begun(self._all)
+        return self._observation()
 
     def _which(self, mask: Any) -> NDArray[np.bool_]:
         if mask is None:

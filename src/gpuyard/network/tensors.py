@@ -1,5 +1,10 @@
 """Names and shapes of a network's tensors, by its settings (docs/networks.md)."""
 
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
 from gpuyard.errors import InputError
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.sizes import MISSING, NetworkSizes
@@ -19,6 +24,25 @@ def expected_tensors(config: NetworkConfig, sizes: NetworkSizes) -> Shapes:
     if config.residual == "rule":
         shapes |= {f"rule.{name}": shape for name, shape in _rule(config, sizes).items()}
     return shapes
+
+
+def check_tensors(
+    config: NetworkConfig, sizes: NetworkSizes, tensors: Mapping[str, NDArray[np.float32]]
+) -> None:
+    """Raise an InputError unless these are the tensors of such a network, all of them finite numbers."""
+    shapes = expected_tensors(config, sizes)
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise InputError(f"network {config.kind}: tensor {name} is missing")
+        if tuple(tensors[name].shape) != shape:
+            raise InputError(
+                f"network {config.kind}: tensor {name} has shape {list(tensors[name].shape)}; expected {list(shape)}"
+            )
+        if not np.isfinite(tensors[name]).all():
+            raise InputError(f"network {config.kind}: tensor {name} holds numbers that are not finite")
+    unknown = sorted(set(tensors) - set(shapes))
+    if unknown:
+        raise InputError(f"network {config.kind}: it has no tensor {unknown[0]}")
 
 
 def check_suits(config: NetworkConfig, sizes: NetworkSizes) -> None:
