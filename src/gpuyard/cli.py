@@ -21,8 +21,11 @@ from gpuyard.cli_parts import (
     open_console,
     open_trace,
     print_json,
+    print_note,
 )
 from gpuyard.cli_policies import explain, policies_app
+from gpuyard.cli_runs import runs_app
+from gpuyard.cli_train import train
 from gpuyard.cli_workload import workload_app
 from gpuyard.errors import InputError
 from gpuyard.simulation_options import SimulationOptions
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gpuyard.comparison import PolicyRun
+    from gpuyard.demo_training import DemoTraining
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
@@ -51,7 +55,9 @@ app = App(
 app.command(workload_app)
 app.command(policies_app)
 app.command(env_app)
+app.command(runs_app)
 app.command(explain, sort_key=3)
+app.command(train, sort_key=4)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,10 +107,17 @@ def _describe(error: Exception) -> str:
 @app.command(sort_key=1)
 def demo(
     *,
+    minutes: Annotated[float, Parameter(help="Time to train for; 0 leaves training out.")] = 1.0,
+    out: Annotated[
+        Path | None, Parameter(help="Directory of the training run. (default: the next in runs/)")
+    ] = None,
     svg: Annotated[Path | None, Parameter(help="Also save what is shown as an SVG picture.")] = None,
     json: Json = False,
-) -> None:
-    """Compare well-known policies on a small built-in workload. Takes a second."""
+) -> int:
+    """Compare well-known policies on a small built-in workload, then train one that beats them.
+
+    Takes a second, and a minute of training.
+    """
     from gpuyard import demo as story
     from gpuyard.comparison import comparison_document
     from gpuyard.tables import COMPARED
@@ -112,13 +125,15 @@ def demo(
     check_output("--svg", svg, (".svg",))
     runs = story.run_demo()
     sentences = story.findings({run.policy: run.metrics for run in runs})
-    if json:
-        print_json({**comparison_document("demo", runs, ()), "findings": sentences})
-        return
-    console = open_console(record=svg is not None, width=100 if svg else None)
+    console = open_console(record=svg is not None, width=100 if svg else None, quiet=json)
     _show_comparison(console, "demo", runs, COMPARED)
     for sentence in sentences:
         console.print(sentence, end="\n\n")
+    training = _train_demo(minutes, out, console)
+    if json:
+        document = {**comparison_document("demo", runs, ()), "findings": sentences}
+        print_json({**document, "training": training.document() if training else None})
+        return DONE
     console.print("What to try next", style="bold")
     for what, command in story.NEXT_STEPS:
         console.print(f"  {command}", style="cyan")
@@ -127,6 +142,36 @@ def demo(
         from gpuyard.terminal import save_picture
 
         save_picture(console, svg)
+    return DONE
+
+
+def _train_demo(minutes: float, out: Path | None, console: "Console") -> "DemoTraining | None":
+    """Train and test, if that is asked for and possible."""
+    from importlib.util import find_spec
+
+    if minutes <= 0:
+        return None
+    if find_spec("torch") is None or find_spec("safetensors") is None:
+        console.print("Training needs torch: pip install 'gpuyard[learn]'", end="\n\n")
+        return None
+    from gpuyard.cli_train import next_directory
+    from gpuyard.demo_training import train_and_test
+    from gpuyard.terminal import errors
+
+    directory = out or next_directory("demo")
+    console.print(
+        "Can learning do better? PPO starts from the best of these rules and trains for "
+        f"{minutes:g} min on fresh draws of such jobs ({directory}).",
+        end="\n\n",
+    )
+    training = train_and_test(directory, minutes, errors())
+    if training is None:
+        console.print(f"Training was interrupted; gpuyard train --resume {directory} goes on.", end="\n\n")
+        return None
+    console.print(training.table(), "", sep="\n")
+    for sentence in training.words():
+        console.print(sentence, end="\n\n")
+    return training
 
 
 @app.command(sort_key=2)
@@ -139,8 +184,8 @@ def simulate(
         list[str] | None,
         Parameter(
             negative=(),
-            help="ORDER[+BACKFILL][+ADMISSION][/PLACEMENT], such as sjf+easy; repeat it to compare. "
-            "(default: fifo)",
+            help="ORDER[+BACKFILL][+ADMISSION][/PLACEMENT], such as sjf+easy, or a run directory or model "
+            "file of a learned policy; repeat it to compare. (default: fifo)",
         ),
     ] = None,
     metric: Annotated[
@@ -185,6 +230,8 @@ def simulate(
     jobs, machines, report = open_trace(workload, cluster)
     past = None if history is None else open_trace(str(history), None)[0]
     runs = run_policies(jobs, machines, policy or ["fifo"], config, price_per_kwh=price, history=past)  # type: ignore[arg-type]
+    for note in (note for run in runs for note in run.result.notes):
+        print_note(note)
     if out is not None:
         write_results(out, workload, runs, csv=csv, report=report)
     if json:

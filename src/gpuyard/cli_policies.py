@@ -108,10 +108,13 @@ def explain(
     Example: gpuyard explain jobs.csv 1234 --cluster 64x8 --policy sjf+easy
     """
     from gpuyard import explain as stories
-    from gpuyard.policies.base import parse_policy
+    from gpuyard.policies.base import PolicySpec
+    from gpuyard.policies.named import find_policy
     from gpuyard.terminal import show_progress
 
-    config, spec = options.config(), parse_policy(policy)
+    config, spec = options.config(), find_policy(policy)
+    if not isinstance(spec, PolicySpec):
+        raise InputError(f"policy {policy} is a network, which has no reasons to tell; explain a heuristic")
     if cluster is None and not is_preset(workload):
         from gpuyard.cluster import GRAMMAR
 

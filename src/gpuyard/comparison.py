@@ -14,7 +14,7 @@ from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write
 from gpuyard.metrics import Price, Value, compute_metrics
-from gpuyard.policies.base import parse_policy
+from gpuyard.policies.named import ReplayingPolicy, find_policy
 from gpuyard.policies.support import check_supported
 from gpuyard.quantities import json_text
 from gpuyard.simulate import SimulationResult, simulate
@@ -56,9 +56,12 @@ def run_policies(
     """
     tariff = None if price_per_kwh is None else parse_tariff(price_per_kwh)
     price = None if tariff is None else tariff.document
-    specs = {spec.name: spec for spec in map(parse_policy, policies)}
+    specs = {spec.name: spec for spec in map(find_policy, policies)}
     for spec in specs.values():
-        check_supported(workload, cluster, spec, config)
+        if isinstance(spec, ReplayingPolicy):
+            spec.check_supported(workload, cluster, config)
+        else:
+            check_supported(workload, cluster, spec, config)
     runs = []
     with show_progress(len(workload), len(specs)) as progress:
         for name, spec in specs.items():

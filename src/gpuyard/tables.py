@@ -324,7 +324,7 @@ def rule_table(kind: str, rules: Iterable[Any]) -> Table:
             for word, field in (("estimates", "uses_estimates"), ("preemption", "preempts"))
             if getattr(rule, field, False)
         ]
-        name = getattr(rule, "name", getattr(rule, "__name__", "?"))
+        name = getattr(rule, "form", "") or getattr(rule, "name", getattr(rule, "__name__", "?"))
         summary = getattr(rule, "summary", (getattr(rule, "__doc__", "") or "").partition("\n")[0])
         table.add_row(
             Text(name, style="bold"), Text(summary), Text("\n".join(needs)), Text(getattr(rule, "source", ""))

@@ -16,8 +16,9 @@ LAYERS = (
     ("schedule", "outcomes", "energy", "tariff", "metrics"),
     ("policies", "preparation", "simulate", "env", "network"),
     ("serve",),
+    ("progress", "runs"),
     ("learn",),
-    ("evaluate", "runs"),
+    ("evaluate",),
     (
         "report",
         "dashboard",
@@ -32,7 +33,21 @@ LAYERS = (
         "options",
     ),
     ("env_tables", "shape_options", "simulation_options", "workload_pages", "workload_tables"),
-    ("cli", "cli_env", "cli_generators", "cli_parts", "cli_policies", "cli_survey", "cli_workload"),
+    ("braille", "run_curves", "run_story", "run_figures"),
+    ("run_panel", "run_view", "run_tables", "run_action_charts", "run_pages"),
+    ("training", "demo_training"),
+    (
+        "cli",
+        "cli_env",
+        "cli_generators",
+        "cli_parts",
+        "cli_policies",
+        "cli_runs",
+        "cli_survey",
+        "cli_train",
+        "cli_search",
+        "cli_workload",
+    ),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 NEVER = {
@@ -108,6 +123,7 @@ def heavy_modules_after(statement: str) -> str:
         "from gpuyard.cli import main; main(['workload', 'shape', '--help'])",
         "from gpuyard.cli import main; main(['policies'])",
         "from gpuyard.cli import main; main(['env', 'list', '--help'])",
+        "from gpuyard.cli import main; main(['runs', 'plot', '--help'])",
     ],
 )
 def test_what_must_be_quick_loads_nothing_heavy(statement: str) -> None:

@@ -1,0 +1,165 @@
+"""``gpuyard train``: train a policy, search a rule, go on with a run."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from gpuyard.cli_parts import Flag, Json, open_console, print_json
+from gpuyard.errors import InputError
+
+if TYPE_CHECKING:
+    from gpuyard.learn.config import TrainConfig
+
+RUNS = Path("runs")
+
+
+def train(
+    algorithm: Annotated[str | None, Parameter(help="ppo, d3qn, sac, clone or search.")] = None,
+    /,
+    *settings: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="--TABLE.KEY VALUE, such as --ppo.clip 0.1 or --environment.window 32.",
+        ),
+    ],
+    preset: Annotated[str | None, Parameter(help="Settings by name: bursty, demo, hosts.")] = None,
+    config: Annotated[Path | None, Parameter(help="A TOML file of settings.")] = None,
+    out: Annotated[Path | None, Parameter(help="The run's directory. (default: the next in runs/)")] = None,
+    resume: Annotated[
+        Path | None, Parameter(help="Go on with this run, exactly as if it had not stopped.")
+    ] = None,
+    init_from: Annotated[
+        str | None, Parameter(help="A run, or a model file: weights, or a rule, to start from.")
+    ] = None,
+    workload: Annotated[
+        str | None, Parameter(help="Jobs to train on: a file, or a built-in workload.")
+    ] = None,
+    cluster: Annotated[str | None, Parameter(help="What they run on, such as 64x8.")] = None,
+    seed: Annotated[int | None, Parameter(help="Of weights, episodes and draws.")] = None,
+    steps: Annotated[int | None, Parameter(help="Decisions to learn from.")] = None,
+    minutes: Annotated[float | None, Parameter(help="Stop after this time.")] = None,
+    processes: Annotated[int | None, Parameter(help="(default: one a processor)")] = None,
+    device: Annotated[str | None, Parameter(help="cpu or cuda.")] = None,
+    check: Annotated[
+        bool, Flag, Parameter(help="Do not train: overfit one window, and report on gradients and masks.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Train a policy, or search for a rule.
+
+    Settings come from a preset, a TOML file and options, the later ones taking precedence. The directory of
+    the run holds its settings, its diary, checkpoints and models; Ctrl-C leaves it ready for --resume.
+
+    Example: gpuyard train ppo --preset bursty --minutes 4
+    """
+    given = {"seed": seed, "steps": steps, "minutes": minutes, "processes": processes, "device": device}
+    training = {name: value for name, value in given.items() if value is not None}
+    if resume is not None:
+        if algorithm or settings or preset or config or out or init_from or set(training) - {"minutes"}:
+            raise InputError(
+                "--resume goes on with a run as it was set up; only --minutes can be given with it"
+            )
+        return _run(resume, None, minutes, json)
+    if algorithm is None:
+        raise InputError("which algorithm? gpuyard train ppo, d3qn, sac, clone or search")
+    tables = parse_options(settings)
+    environment = {name: value for name, value in (("workload", workload), ("cluster", cluster)) if value}
+    for table, values in (("training", training), ("environment", environment)):
+        if values:
+            tables[table] = {**tables.get(table, {}), **values}
+    if algorithm == "search":
+        from gpuyard.cli_search import search_command
+
+        if preset or init_from or check:
+            raise InputError("--preset, --init-from and --check are not for a search")
+        return search_command(tables, config, out or next_directory("search"), json)
+    from gpuyard.learn.settings import assemble
+
+    resolved = assemble(algorithm, tables, preset=preset, file=config, init_from=init_from)
+    if check:
+        return _check(resolved, json)
+    return _run(out or next_directory(algorithm), resolved, None, json)
+
+
+def parse_options(tokens: Sequence[str]) -> dict[str, Any]:
+    """Nested tables from ``--TABLE.KEY VALUE`` and ``--TABLE.KEY=VALUE``.
+
+    Raises:
+        InputError: for what is neither.
+    """
+    tables: dict[str, Any] = {}
+    rest = list(tokens)
+    while rest:
+        token = rest.pop(0)
+        name, equals, value = token.partition("=")
+        if not name.startswith("--") or "." not in name:
+            raise InputError(
+                f"cannot read {token!r}; settings are written --TABLE.KEY VALUE, such as --ppo.clip 0.1"
+            )
+        if not equals:
+            if not rest:
+                raise InputError(f"{name} needs a value")
+            value = rest.pop(0)
+        *path, key = name[2:].replace("-", "_").split(".")
+        place = tables
+        for part in path:
+            place = place.setdefault(part, {})
+        place[key] = _value(value)
+    return tables
+
+
+def _value(text: str) -> Any:
+    """A number, true, false, a JSON list or object; else the text itself."""
+    try:
+        return json_text.loads(text)
+    except ValueError:
+        return text
+
+
+def next_directory(algorithm: str) -> Path:
+    """The first that is free among ``runs/ALGORITHM-1``, ``runs/ALGORITHM-2`` and so on."""
+    taken = {path.name for path in RUNS.glob(f"{algorithm}-*")} if RUNS.is_dir() else set()
+    number = 1
+    while f"{algorithm}-{number}" in taken:
+        number += 1
+    return RUNS / f"{algorithm}-{number}"
+
+
+def _run(directory: Path, config: TrainConfig | None, minutes: float | None, json: bool) -> int:
+    from gpuyard.runs import open_run
+    from gpuyard.terminal import errors
+    from gpuyard.training import continue_run, in_words, start_run
+
+    console = errors()
+    if config is not None:
+        code = start_run(directory, config, console)
+    else:
+        code = continue_run(directory, console, minutes)
+    run = open_run(directory)
+    if json:
+        from gpuyard.cli_runs import run_document
+
+        print_json(run_document(run))
+        return code
+
+    open_console().print(in_words(run))
+    return code
+
+
+def _check(config: TrainConfig, json: bool) -> int:
+    from gpuyard.learn.check import check_training, report
+
+    print("training on one window for a while ...", file=sys.stderr)
+    result = check_training(config)
+    if json:
+        print_json(result.document())
+    else:
+        open_console().print(report(result))
+    return 0 if result.passed else 1

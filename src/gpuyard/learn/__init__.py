@@ -1,0 +1,1 @@
+"""Training of scheduling networks; the one part that needs torch."""

@@ -1,0 +1,306 @@
+"""What a training run is made of. Defaults live here, in the algorithms' own files and nowhere else."""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gpuyard.env.config import EnvConfig, Seed, read_settings
+from gpuyard.errors import InputError
+from gpuyard.learn.schedules import Schedule
+from gpuyard.network.config import NetworkConfig
+from gpuyard.registry import suggest
+
+Algorithm = Literal["ppo", "d3qn", "sac", "clone"]
+ALGORITHMS: dict[str, tuple[str, str]] = {
+    "ppo": ("gpuyard.learn.ppo", "PPOConfig"),
+    "d3qn": ("gpuyard.learn.d3qn", "D3QNConfig"),
+    "sac": ("gpuyard.learn.sac", "SACConfig"),
+    "clone": ("gpuyard.learn.clone", "CloneConfig"),
+}
+"""Where the settings of each algorithm are declared."""
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Section(BaseModel):
+    """One table of the configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class EnvironmentSection(Section):
+    """Where to train: an environment (docs/environments.md) and how many of it."""
+
+    id: Name = "gpuyard/SelectJob-v0"
+    preset: Name | None = None
+    workload: Name | None = None
+    """A file of jobs, or the name of a built-in workload."""
+    generator: Name | Mapping[str, Any] | None = None
+    cluster: Name | None = None
+    envs: Annotated[int, Field(ge=1, le=4096)] = 64
+    """Environments stepped together, over all processes."""
+    settings: Mapping[str, Any] = {}
+    """Fields of ``EnvConfig``; in a file they stand beside the others."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_settings(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        own = {name: value for name, value in values.items() if name not in EnvConfig.model_fields}
+        rest = {name: value for name, value in values.items() if name in EnvConfig.model_fields}
+        return {**own, "settings": {**values.get("settings", {}), **rest}}
+
+    @model_validator(mode="after")
+    def _check_settings(self) -> Self:
+        try:
+            read_settings(self.settings)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        for name in ("flatten", "invalid"):
+            if name in self.settings:
+                raise ValueError(f"{name} is not for training here: networks take the parts and obey masks")
+        return self
+
+
+class TrainingSection(Section):
+    """How long, on what, and when to stop."""
+
+    steps: Annotated[int, Field(ge=1, le=10**12)] = 1_000_000
+    """Decisions to learn from, over all environments."""
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    """Stop after this time even if steps are left."""
+    seed: Seed = 0
+    processes: Annotated[int, Field(ge=1, le=256)] | None = None
+    """Each with a share of the environments, averaging gradients; None: one a processor."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    accumulate: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Parts in which the gradient of a minibatch is computed, to save memory."""
+    checkpoint_every_s: Annotated[float, Field(ge=0)] = 60.0
+    patience: Annotated[int, Field(ge=1)] | None = None
+    """Stop after so many validations in a row without improvement; None: never."""
+    least_improvement: Annotated[float, Field(ge=0)] = 0.0
+    """By how much a score must rise to count as better."""
+    target: float | None = None
+    """Stop when the validation's score reaches this."""
+
+
+class ValidationSection(Section):
+    """Held-out windows (or draws) on which the policy is judged from time to time."""
+
+    every_steps: Annotated[int, Field(ge=1)] | None = None
+    """None: ten times in the course of training."""
+    windows: Annotated[int, Field(ge=1, le=100_000)] = 24
+    """Evenly spaced over the validation part of the workload; of a generator, so many draws."""
+    first_draw: Seed = 2**62
+    """Of a generator: the first seed of its validation draws; training never comes near it by chance."""
+    metric: Name = "return"
+    """What is judged: the return, or a metric of an episode such as mean_bounded_slowdown."""
+    average: Literal["mean", "geometric"] | None = None
+    """Over windows; None: the mean of returns, the geometric mean of everything else."""
+    heuristics: tuple[Name, ...] = ()
+    """Policies to stand beside it; none: a few usual ones."""
+    max_jct_increase: Annotated[float, Field(ge=0)] | None = None
+    """Charge for a mean completion time above that of the best heuristic by more than this share."""
+
+
+class WarmStartSection(Section):
+    """Imitate a policy first."""
+
+    policy: Name
+    steps: Annotated[int, Field(ge=1)] = 100_000
+
+
+class RuleSection(Section):
+    """A linear rule for ``network.residual = "rule"`` to start from (docs/networks.md).
+
+    Of the legal jobs whose gate is at least 0 the one with the largest score is started.
+    """
+
+    score: Mapping[str, float]
+    """Weights of columns of ``jobs``, by name."""
+    gate: Mapping[str, float] = {}
+    """Weights of columns of ``jobs``, and of ``globals`` as ``globals.NAME``."""
+    bias: float = 1.0
+    """Of the gate; above 0 without anything else, every job passes."""
+
+
+class TrainConfig(Section):
+    """A training run."""
+
+    algorithm: Algorithm
+    environment: EnvironmentSection = EnvironmentSection()
+    network: NetworkConfig = NetworkConfig()
+    training: TrainingSection = TrainingSection()
+    learning_rate: Schedule = Schedule(schedule="linear", start=3e-4, end=0.0)
+    validation: ValidationSection = ValidationSection()
+    warm_start: WarmStartSection | None = None
+    rule: RuleSection | None = None
+    settings: Any = None
+    """Of the algorithm; in a file its table is called after it."""
+    init_from: str | None = None
+    """A model whose weights, or whose rule, training starts from."""
+
+    @model_validator(mode="after")
+    def _check_warm_start(self) -> Self:
+        if self.warm_start is not None and self.algorithm != "ppo":
+            raise ValueError(
+                f"warm_start goes before ppo; run train clone and start {self.algorithm} with --init-from"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_rule(self) -> Self:
+        if self.rule is not None and self.network.residual != "rule":
+            raise ValueError("rule has no effect without network.residual = 'rule'")
+        if self.rule is not None and self.init_from is not None:
+            raise ValueError("give a rule, or a model to start from by init_from, not both")
+        return self
+
+    @property
+    def every_steps(self) -> int:
+        """Steps between validations."""
+        return self.validation.every_steps or max(1, self.training.steps // 10)
+
+    def to_document(self) -> dict[str, Any]:
+        """As a file has it."""
+        document = self.model_dump(mode="json", exclude_none=True)
+        document[self.algorithm] = document.pop("settings")
+        document["environment"] |= document["environment"].pop("settings")
+        return document
+
+    def to_toml(self) -> str:
+        """As the text of a TOML file that reads back to an equal configuration."""
+        return toml_text(self.to_document())
+
+
+def read_config(document: Mapping[str, Any], source: str = "configuration") -> TrainConfig:
+    """A configuration from nested tables.
+
+    Raises:
+        InputError: naming the source, the key, and what is close to an unknown one.
+    """
+    values = dict(document)
+    algorithm = values.get("algorithm")
+    if algorithm not in ALGORITHMS:
+        raise InputError(f"{source}: algorithm {algorithm!r}{suggest(str(algorithm), ALGORITHMS)}")
+    for other in set(ALGORITHMS) - {algorithm}:
+        if other in values:
+            raise InputError(f"{source}: table {other} in a run of {algorithm}; take it out")
+    module, name = ALGORITHMS[str(algorithm)]
+    model = getattr(import_module(module), name)
+    settings = values.pop(str(algorithm), {})
+    try:
+        values["settings"] = model.model_validate(settings)
+    except ValidationError as error:
+        raise InputError(f"{source}: {described(error, model, (str(algorithm),))}") from None
+    try:
+        config = TrainConfig.model_validate(values)
+    except ValidationError as error:
+        raise InputError(f"{source}: {described(error, TrainConfig, ())}") from None
+    return _resolved(config)
+
+
+def _resolved(config: TrainConfig) -> TrainConfig:
+    """With what depends on the machine written down, so that a run can be repeated."""
+    count = config.training.processes
+    if count is None:
+        count = min(len(os.sched_getaffinity(0)), config.environment.envs)
+        training = config.training.model_copy(update={"processes": count})
+        config = config.model_copy(update={"training": training})
+    if config.environment.envs % count:
+        raise InputError(
+            f"environment.envs {config.environment.envs} cannot be shared by training.processes {count}; "
+            f"use a multiple of {count}"
+        )
+    return config
+
+
+def described(error: ValidationError, model: type[BaseModel], prefix: tuple[str, ...]) -> str:
+    """What is wrong first, with its place, and what is close to an unknown key."""
+    first = error.errors()[0]
+    place = ".".join(map(str, (*prefix, *first["loc"])))
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        fields = _fields_at(model, first["loc"][:-1])
+        key = str(first["loc"][-1])
+        return f"unknown key {place}{suggest(key, fields)}"
+    value = first.get("input")
+    shown = f" {value!r}" if isinstance(value, str | int | float | bool) else ""
+    return f"{place}{shown}: {message[:1].lower()}{message[1:]}" if place else message
+
+
+def _fields_at(model: type[BaseModel], place: tuple[int | str, ...]) -> dict[str, Any]:
+    fields: dict[str, Any] = {"environment": None}
+    for part in place:
+        kinds = [model.model_fields[str(part)].annotation] if str(part) in model.model_fields else []
+        kinds += list(getattr(kinds[0], "__args__", ())) if kinds else []
+        model = next(
+            (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), model
+        )
+    fields = dict(model.model_fields)
+    if model is EnvironmentSection:
+        fields |= EnvConfig.model_fields
+    if model is TrainConfig:
+        fields |= dict.fromkeys(ALGORITHMS)
+    return fields
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """The tables of a file.
+
+    Raises:
+        InputError: if it cannot be read, with the line.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"{path}: cannot be read ({reason})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: is not valid TOML: {error}") from None
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables, those of ``changes`` taking precedence key by key.
+
+    ``environment.rewards`` and other tables that are values of a setting are replaced whole.
+    """
+    result = dict(base)
+    for name, value in changes.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(name), Mapping)
+        sections = (*TrainConfig.model_fields, *ALGORITHMS)
+        result[name] = merged(result[name], value) if both and name in sections else value
+    return result
+
+
+def toml_text(document: Mapping[str, Any]) -> str:
+    """Tables of values as TOML; tables inside tables are written inline."""
+    plain = [f"{name} = {_toml(value)}" for name, value in document.items() if not isinstance(value, Mapping)]
+    blocks = ["\n".join(plain)] if plain else []
+    for name, table in document.items():
+        if isinstance(table, Mapping):
+            lines = [f"{_key(key)} = {_toml(value)}" for key, value in table.items() if value is not None]
+            blocks.append("\n".join([f"[{_key(name)}]", *lines]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_key(key)} = {_toml(item)}" for key, item in value.items() if item is not None)
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"{value:.1f}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else json.dumps(name)

@@ -1,0 +1,147 @@
+"""Networks, algorithms and models from the settings of a run."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gpuyard.env.model import EnvModel
+from gpuyard.env.vector import SchedulingVectorEnv
+from gpuyard.errors import InputError
+from gpuyard.learn.checkpoint import load_weights
+from gpuyard.learn.clone import Clone, CloneConfig
+from gpuyard.learn.config import RuleSection, TrainConfig
+from gpuyard.learn.group import ProcessGroup
+from gpuyard.learn.learner import Learner, Setup
+from gpuyard.learn.networks import SchedulingNetwork, make_network
+from gpuyard.learn.schedules import Schedule
+from gpuyard.learn.validation import Judgement
+from gpuyard.network.model_file import ModelFile, find_model, read_model
+from gpuyard.network.sizes import NetworkSizes
+from gpuyard.registry import suggest
+
+
+def make_policy_network(config: TrainConfig, model: EnvModel) -> SchedulingNetwork:
+    """The network that training starts with, the same in every process.
+
+    Raises:
+        InputError: if the model to start from is of another network or environment.
+    """
+    sizes = NetworkSizes.of(model)
+    seed = config.training.seed
+    if config.init_from is None:
+        if config.network.residual == "rule" and config.rule is None:
+            raise InputError(
+                "network.residual rule needs a rule: a table rule, or --init-from and a run of train search"
+            )
+        rule = None if config.rule is None else rule_tensors(config.rule, model)
+        return make_network(config.network, sizes, seed=seed, rule=rule)
+    start = read_model(find_model(config.init_from))
+    tensors = {name: torch.from_numpy(array.copy()) for name, array in start.tensors.items()}
+    if start.network.kind == "rule" and config.network.kind != "rule":
+        if config.network.residual != "rule":
+            raise InputError(f"{config.init_from} holds a rule; start from it with network.residual = 'rule'")
+        check_sizes(start, sizes, config.init_from)
+        return make_network(config.network, sizes, seed=seed, rule=tensors)
+    network = make_network(config.network, sizes, seed=seed, rule=_rule_of(tensors))
+    load_weights(network, tensors, config.init_from)
+    return network
+
+
+def rule_tensors(rule: RuleSection, model: EnvModel) -> dict[str, Tensor]:
+    """A rule that is written down, as a network's tensors.
+
+    Raises:
+        InputError: for a column that the environment does not have.
+    """
+    jobs, overall = (list(model.parts[part].names) for part in ("jobs", "globals"))
+    score, gate = torch.zeros(1, len(jobs)), torch.zeros(1, len(jobs))
+    of_globals = torch.zeros(1, len(overall))
+    for name, weight in rule.score.items():
+        score[0, _column(name, jobs, "rule.score")] = weight
+    for name, weight in rule.gate.items():
+        if name.startswith("globals."):
+            of_globals[0, _column(name.removeprefix("globals."), overall, "rule.gate")] = weight
+        else:
+            gate[0, _column(name, jobs, "rule.gate")] = weight
+    tensors = {"score.weight": score, "gate_jobs.weight": gate, "gate_jobs.bias": torch.tensor([rule.bias])}
+    return tensors | ({"gate_globals.weight": of_globals} if overall else {})
+
+
+def _column(name: str, names: list[str], where: str) -> int:
+    if name not in names:
+        raise InputError(f"{where}: there is no column {name!r}{suggest(name, dict.fromkeys(names))}")
+    return names.index(name)
+
+
+def _rule_of(tensors: dict[str, Tensor]) -> dict[str, Tensor] | None:
+    return {n.removeprefix("rule."): t for n, t in tensors.items() if n.startswith("rule.")} or None
+
+
+def check_sizes(start: ModelFile, sizes: NetworkSizes, source: str) -> None:
+    """Raise an InputError if a rule was made for other columns than these."""
+    for what in ("kind", "job_columns", "global_columns"):
+        there, here = getattr(start.sizes, what), getattr(sizes, what)
+        if there != here:
+            raise InputError(
+                f"{source} was made for {what} {there}, but the environment has {here}; train on the cluster "
+                "and with the features it was made for"
+            )
+
+
+def make_learner(
+    config: TrainConfig, phase: int, network: SchedulingNetwork, env: SchedulingVectorEnv, group: ProcessGroup
+) -> Learner:
+    """The algorithm; in a run with a warm start, phase 0 imitates first."""
+    seeds = np.random.SeedSequence([config.training.seed, 2, phase, group.rank])
+    device = torch.device(config.training.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("training.device cuda: torch finds no GPU here; use cpu")
+    network.to(device)
+    warm = config.warm_start if phase == 0 else None
+    setup = Setup(
+        sizes=NetworkSizes.of(env.model),
+        envs=env.num_envs,
+        total_steps=warm.steps if warm else config.training.steps,
+        learning_rate=Schedule(schedule="cosine", start=1e-3, end=1e-4) if warm else config.learning_rate,
+        seed=int(seeds.generate_state(1, np.uint64)[0] >> np.uint64(1)),
+        device=device,
+        accumulate=config.training.accumulate,
+        group=group,
+    )
+    if warm:
+        return _clone(network, CloneConfig(policy=warm.policy), setup, env)
+    settings: Any = config.settings
+    if config.algorithm == "clone":
+        return _clone(network, settings, setup, env)
+    if config.algorithm == "ppo":
+        from gpuyard.learn.ppo import PPO
+
+        return PPO(network, settings, setup)
+    if config.algorithm == "d3qn":
+        from gpuyard.learn.d3qn import D3QN
+
+        return D3QN(network, settings, setup)
+    from gpuyard.learn.sac import SAC
+
+    return SAC(network, settings, setup)
+
+
+def _clone(network: SchedulingNetwork, config: CloneConfig, setup: Setup, env: SchedulingVectorEnv) -> Clone:
+    return Clone(network, config, setup, lambda: env.expert_actions(config.policy))
+
+
+def model_of(
+    config: TrainConfig, model: EnvModel, network: SchedulingNetwork, step: int, judgement: Judgement
+) -> ModelFile:
+    """The network as a model, with what it was trained on and what it reached."""
+    tensors = {name: tensor.detach().cpu().numpy() for name, tensor in network.state_dict().items()}
+    training = {
+        "algorithm": config.algorithm,
+        "steps": step,
+        "seed": config.training.seed,
+        "environment": config.to_document()["environment"],
+        "validation": {"score": judgement.score, **judgement.values},
+    }
+    return ModelFile.of(model, config.network, tensors, training)

@@ -1,0 +1,107 @@
+"""A training run from its first line to its last: its directory, its processes, its view."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from gpuyard.errors import InputError
+from gpuyard.files import atomic_write, check_directory
+from gpuyard.learn.config import TrainConfig, load_toml, merged, read_config
+from gpuyard.learn.environments import Environments
+from gpuyard.learn.launch import TrainingProcesses
+from gpuyard.learn.worker_files import CHECKPOINT, CONFIG, PROGRESS
+from gpuyard.progress import is_being_written
+from gpuyard.run_view import TrainingView, follow
+from gpuyard.runs import Run
+
+HINT = "Ctrl-C stops and keeps everything; gpuyard train --resume {} goes on"
+
+
+def start_run(directory: Path, config: TrainConfig, console: Console) -> int:
+    """Begin a run and see it through.
+
+    Raises:
+        InputError: if the directory holds something, or the environment cannot be made.
+    """
+    check_directory(directory)
+    if directory.exists() and any(directory.iterdir()):
+        raise InputError(
+            f"{directory}: is not empty; choose another --out, or go on with its run by --resume {directory}"
+        )
+    Environments(config.environment)  # what is wrong with it is told before anything is written
+    directory.mkdir(parents=True, exist_ok=True)
+    _write_config(directory, config)
+    return _follow(directory, config, console, resume=False)
+
+
+def continue_run(directory: Path, console: Console, minutes: float | None = None) -> int:
+    """Go on with a run from its last checkpoint.
+
+    Raises:
+        InputError: if there is none, or the run is under way.
+    """
+    file = directory / CONFIG
+    if not file.is_file():
+        raise InputError(f"{directory}: is not a run (there is no {CONFIG} in it)")
+    if is_being_written(directory / PROGRESS):
+        raise InputError(f"{directory}: is being trained at this moment; watch it with gpuyard runs watch")
+    tables = load_toml(file)
+    if minutes is not None:
+        tables = merged(tables, {"training": {"minutes": minutes}})
+    config = read_config(tables, str(file))
+    if minutes is not None:
+        _write_config(directory, config)
+    # Killed before its first checkpoint, a run has lost nothing that is worth keeping: it begins anew.
+    resume = (directory / CHECKPOINT).is_file()
+    if not resume:
+        (directory / PROGRESS).unlink(missing_ok=True)
+    return _follow(directory, config, console, resume=resume)
+
+
+def _write_config(directory: Path, config: TrainConfig) -> None:
+    with atomic_write(directory / CONFIG) as temporary:
+        temporary.write_text(config.to_toml(), encoding="utf-8")
+
+
+def _follow(directory: Path, config: TrainConfig, console: Console, *, resume: bool) -> int:
+    training = config.training
+    limit_s = None if training.minutes is None else 60 * training.minutes
+    processes = TrainingProcesses(directory, training.processes or 1, resume=resume)
+    total = training.steps + (config.warm_start.steps if config.warm_start else 0)
+    try:
+        with TrainingView(
+            console, total_steps=total, limit_s=limit_s, directory=directory, hint=HINT.format(directory)
+        ) as view:
+            code = follow(directory / PROGRESS, processes, view, on_interrupt=processes.interrupt)
+    except BaseException:
+        processes.kill()
+        raise
+    processes.check(code)
+    return code
+
+
+def in_words(run: Run) -> str:
+    """What a run reached, and what to do with it."""
+    lines = []
+    reasons = {
+        "finished": "Training is done",
+        "early": "Training stopped early: it was good enough, or no longer improved",
+        "interrupted": f"Training was interrupted; gpuyard train --resume {run.directory} goes on there",
+        "nan": f"Training stopped: a number was no longer finite; {run.directory}/diagnosis.json says which. "
+        "Try a smaller --learning_rate.start",
+    }
+    lines.append(reasons.get(run.state, "Training ended without a word") + ".")
+    best, heuristic = run.best, run.best_heuristic()
+    if best is not None and heuristic is not None and best.score is not None:
+        name, score = heuristic
+        gain = (best.score - score) / max(abs(score), 1e-12)
+        verdict = "beats" if gain > 0 else "does not beat"
+        metric = "" if best.metric in ("", "score") else f" ({best.metric})"
+        lines.append(
+            f"On held-out windows the learned policy {verdict} the best heuristic, {name}: score{metric} "
+            f"{best.score:.4g} against {score:.4g}, {100 * gain:+.1f} %."
+        )
+    if run.model is not None:
+        lines.append(f"Use it wherever a policy is named: gpuyard simulate JOBS --policy {run.directory}")
+        lines.append(f"Look at the curves: gpuyard runs plot {run.directory}")
+    return "\n".join(lines)

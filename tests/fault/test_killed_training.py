@@ -1,0 +1,43 @@
+"""Training killed at random moments loses nothing but the work since its last checkpoint."""
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from gpuyard.network.model_file import read_model
+
+from gpuyard.learn.checkpoint import read_checkpoint
+from training_runs import begin, fingerprint, records, tiny_config, train
+
+
+def kill_and_resume(tmp_path: Path, kills: int, seed: int) -> None:
+    config = tiny_config("ppo", training={"steps": 6144, "processes": 2})
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    began = time.monotonic()
+    train(straight, config)
+    took = time.monotonic() - began
+    chance = random.Random(seed)
+    reached = 0
+    for _ in range(kills):
+        running = begin(killed, config, resume=(killed / "checkpoint.safetensors").exists())
+        time.sleep(chance.uniform(0.3, 0.9) * took)
+        running.kill()
+        if (killed / "checkpoint.safetensors").exists():
+            step = read_checkpoint(killed / "checkpoint.safetensors").document["step"]
+            assert step >= reached, "what a checkpoint held was lost"
+            reached = step
+            assert read_model(killed / "last.safetensors").training["steps"] <= config.training.steps
+    train(killed, config, resume=(killed / "checkpoint.safetensors").exists())
+    assert fingerprint(killed) == fingerprint(straight)
+    steps = [r["step"] for r in records(killed) if r["event"] == "update"]
+    assert steps == sorted(set(steps)), "a step stands in the diary twice or not in order"
+
+
+def test_run_killed_three_times_ends_as_a_straight_one(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path, kills=3, seed=1)
+
+
+@pytest.mark.slow
+def test_run_killed_twenty_times_ends_as_a_straight_one(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path, kills=20, seed=2)

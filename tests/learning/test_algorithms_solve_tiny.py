@@ -1,0 +1,72 @@
+"""Every algorithm finds the best schedule of problems whose best schedule is known by trying them all."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from gpuyard.learn.d3qn import D3QN, D3QNConfig
+from gpuyard.learn.learner import Learner, Setup
+from gpuyard.learn.networks import make_network
+from gpuyard.learn.sac import SAC, SACConfig
+from gpuyard.learn.schedules import Schedule
+from gpuyard.network.config import NetworkConfig
+from learning.tiny_scheduling import PROBLEMS, best_return, learnt_return, return_of, train_tiny
+from small_learning import setup_of
+
+ENVS = 8
+Make = Callable[[Any, Setup], Learner]
+
+
+COMMON: dict[str, Any] = {
+    "discount": 1.0,
+    "n_steps": 1,  # exact: no rewards of actions that were only explored are counted in
+    "batch_size": 64,
+    "learning_starts": 200,
+    "capacity": 4000,
+    "target_share": 0.05,
+}
+
+
+def d3qn(network: Any, setup: Setup) -> Learner:
+    return D3QN(network, D3QNConfig(**COMMON, epsilon_steps=1500), setup)
+
+
+def sac(network: Any, setup: Setup) -> Learner:
+    return SAC(network, SACConfig(**COMMON), setup)
+
+
+ALGORITHMS: dict[str, tuple[Make, int]] = {"d3qn": (d3qn, 300), "sac": (sac, 300)}
+"""How to make a learner, and how many steps of each environment it may learn from."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_best_schedule_is_not_the_obvious_one(name: str) -> None:
+    env = PROBLEMS[name].single()
+    obvious = return_of(env, lambda _: env.expert_action(PROBLEMS[name].pitfall))
+    assert obvious < best_return(name) - 0.01
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_best_schedule_is_learnt(algorithm: str, seed: int, name: str) -> None:
+    problem, (make, steps) = PROBLEMS[name], ALGORITHMS[algorithm]
+    kind = "host-attention" if problem.kind == "select-host" else "job-scorer"
+    setup = setup_of(
+        problem.sizes, ENVS, seed=seed, total_steps=steps * ENVS, learning_rate=Schedule(start=4e-3)
+    )
+    learner = make(make_network(NetworkConfig(kind=kind), problem.sizes, seed=seed), setup)
+    train_tiny(learner, problem.vector(ENVS), steps)
+    assert learnt_return(learner, name) == pytest.approx(best_return(name), abs=1e-9)

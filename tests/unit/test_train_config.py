@@ -1,0 +1,100 @@
+"""Settings of training runs: what is refused, and how the refusal reads."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.cli_train import parse_options
+from gpuyard.errors import InputError
+from gpuyard.learn.config import load_toml, merged, read_config
+from gpuyard.learn.presets import preset_tables, train_presets
+from gpuyard.learn.settings import assemble
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"ppo": {"clipp": 0.1}}, r"unknown key ppo\.clipp; did you mean 'clip'\?"),
+        ({"trainning": {}}, r"unknown key trainning; did you mean 'training'"),
+        ({"training": {"step": 10}}, r"unknown key training\.step; did you mean 'steps'"),
+        ({"environment": {"windw": 3}}, r"unknown key environment\.windw; did you mean 'window'"),
+        ({"network": {"kind": "lstm"}}, r"network\.kind 'lstm'.*job-scorer"),
+        ({"network": {"widht": 3}}, r"unknown key network\.widht; did you mean 'width'"),
+        ({"ppo": {"clip": -1}}, r"ppo\.clip -1: .*greater than 0"),
+        ({"ppo": {"discount": 1.5}}, r"ppo\.discount 1\.5"),
+        ({"training": {"steps": 0}}, r"training\.steps 0"),
+        ({"learning_rate": {"schedule": "stepwise", "start": 1}}, r"learning_rate\.schedule 'stepwise'"),
+        ({"environment": {"window": 0}}, r"window"),
+        ({"environment": {"flatten": True}}, r"flatten"),
+        ({"d3qn": {}}, r"table d3qn in a run of ppo"),
+        ({"environment": {"envs": 7}, "training": {"processes": 2}}, r"use a multiple of 2"),
+        ({"network": {"kind": "cross-attention", "width": 30, "heads": 4}}, r"multiple of heads"),
+        ({"network": {"kind": "rule", "residual": "base"}}, r"rule starts from itself"),
+    ],
+)
+def test_wrong_settings_are_refused_with_their_place(tables: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_config({"algorithm": "ppo", **tables})
+
+
+def test_unknown_algorithm_is_refused_with_what_is_close() -> None:
+    with pytest.raises(InputError, match="did you mean 'ppo'"):
+        assemble("pppo", {})
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "d3qn", "sac", "clone"])
+def test_settings_read_back_equal_from_their_file(algorithm: str, tmp_path: Path) -> None:
+    environment = {"window": 16, "rewards": {"wait": 1.0, "completed_work": 0.5}, "job_features": ["wait"]}
+    config = read_config({"algorithm": algorithm, "environment": environment})
+    file = tmp_path / "config.toml"
+    file.write_text(config.to_toml())
+    assert read_config(load_toml(file), str(file)) == config
+
+
+@pytest.mark.parametrize("name", list(train_presets()))
+def test_presets_are_valid(name: str) -> None:
+    config = assemble("ppo", {}, preset=name)
+    assert config.training.steps > 0
+    assert preset_tables(name, "d3qn").get("ppo") is None
+
+
+def test_options_go_before_the_file_and_the_file_before_the_preset(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[ppo]\nclip = 0.3\nepochs = 7\n[environment]\nrewards = {wait = 1.0}\n")
+    config = assemble("ppo", {"ppo": {"epochs": 2}}, preset="bursty", file=file)
+    assert (config.settings.clip, config.settings.epochs, config.settings.discount) == (0.3, 2, 0.999)
+    assert config.environment.settings["rewards"] == {"wait": 1.0}
+
+
+def test_mistakes_in_a_file_are_told_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[ppo]\nclipp = 0.3\n")
+    with pytest.raises(InputError, match=r"mine\.toml: unknown key ppo\.clipp"):
+        assemble("ppo", {}, file=file)
+    file.write_text("[ppo\n")
+    with pytest.raises(InputError, match=r"mine\.toml: is not valid TOML.*line 1"):
+        assemble("ppo", {}, file=file)
+    with pytest.raises(InputError, match=r"none\.toml: cannot be read"):
+        assemble("ppo", {}, file=tmp_path / "none.toml")
+
+
+def test_tables_are_merged_key_by_key() -> None:
+    assert merged({"ppo": {"clip": 1, "epochs": 2}}, {"ppo": {"clip": 3}}) == {
+        "ppo": {"clip": 3, "epochs": 2}
+    }
+
+
+def test_options_are_read_as_numbers_lists_and_text() -> None:
+    tokens = ["--ppo.clip", "0.1", '--environment.rewards={"wait": 1}', "--network.kind", "mlp"]
+    assert parse_options(tokens) == {
+        "ppo": {"clip": 0.1},
+        "environment": {"rewards": {"wait": 1}},
+        "network": {"kind": "mlp"},
+    }
+
+
+@pytest.mark.parametrize("tokens", [["clip"], ["--clip", "3"], ["--ppo.clip"]])
+def test_options_that_cannot_be_read_are_refused(tokens: list[str]) -> None:
+    with pytest.raises(InputError, match=r"ppo\.clip"):
+        parse_options(tokens)
