@@ -186,6 +186,15 @@ void bind_policies(nb::module_& m) {
     m.def("decide_learned", [](const Snapshot& snapshot, const EnvSpec& spec, const BoundNetwork& network) {
         return decide(snapshot, spec, *network.network);
     }, "snapshot"_a, "spec"_a, "network"_a);
+    m.def("time_decisions", [](std::shared_ptr<const EnvSpec> spec, std::shared_ptr<const EpisodeTable> table, const BoundNetwork& network,
+                               std::size_t count) {
+        DecisionTimes times;
+        {
+            nb::gil_scoped_release release;
+            times = time_decisions(std::move(spec), {table, 0, table->jobs->size(), 0}, *network.network, count);
+        }
+        return nb::make_tuple(to_numpy(std::move(times.decide_us)), to_numpy(std::move(times.step_us)), to_numpy(std::move(times.waiting)));
+    }, "spec"_a, "table"_a, "network"_a, "count"_a);
     m.def("observed_sizes", [](const Snapshot& snapshot, const std::string& tokens) {
         const ClusterSpec& cluster = snapshot.state.spec();
         return std::tuple(Occupancy::rows_for(cluster, from_name(kTokens, tokens)), cluster.pools.size(),

@@ -54,6 +54,7 @@ public:
     Time clock() const { return simulator_.now() - begin_us_; }  // since the episode began
     std::int64_t own_from() const { return warmup_; }
     std::int64_t steps() const { return steps_; }
+    std::int64_t waiting() const { return waiting_.count(); }  // jobs, in the window or not
     double total_reward() const { return total_reward_; }
     // Whether nothing is left to decide: the next step, whatever it is, only says so.
     bool ended() const { return all_finished() || past_horizon(); }

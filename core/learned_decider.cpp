@@ -1,6 +1,7 @@
 #include "learned_decider.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 
 #include "environment.hpp"
@@ -130,6 +131,27 @@ ScheduleArrays replay(std::shared_ptr<const EnvSpec> spec, const Episode& episod
     for (Time& time : schedule.start_us) time += begin;
     for (Time& time : schedule.end_us) time += begin;
     return schedule;
+}
+
+DecisionTimes time_decisions(std::shared_ptr<const EnvSpec> spec, const Episode& episode, const Network& network, std::size_t count) {
+    using Clock = std::chrono::steady_clock;
+    const auto microseconds = [](Clock::duration time) { return std::chrono::duration<double, std::micro>(time).count(); };
+    check_suits(network, *spec);
+    Environment environment(spec);
+    ObservationRoom room(*spec);
+    Scratch scratch;
+    DecisionTimes times;
+    environment.begin(episode);
+    while (!environment.ended() && times.decide_us.size() < count) {
+        times.waiting.push_back(environment.waiting());
+        const auto began = Clock::now();
+        const std::int64_t action = network.choose(room.look(environment, network), scratch);
+        const auto chosen = Clock::now();
+        environment.step(action);
+        times.decide_us.push_back(microseconds(chosen - began));
+        times.step_us.push_back(microseconds(Clock::now() - chosen));
+    }
+    return times;
 }
 
 Decision decide(const Snapshot& snapshot, const EnvSpec& spec, const Network& network) {

@@ -1,7 +1,9 @@
 // Networks as policies: over a whole workload at once, or one decision at a time.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "env_spec.hpp"
 #include "episode.hpp"
@@ -18,5 +20,14 @@ ScheduleArrays replay(std::shared_ptr<const EnvSpec> spec, const Episode& episod
 // What the network starts now, one job after another until it would rather wait: for SelectJob, SelectJobAndPool and AcceptOrSkip in
 // `instant` mode. On an idle cluster it may not wait, for nobody knows whether anything will happen.
 Decision decide(const Snapshot& snapshot, const EnvSpec& spec, const Network& network);
+
+// How long each decision of an episode took, microseconds: to observe and to choose, and to step on to the next state.
+struct DecisionTimes {
+    std::vector<double> decide_us, step_us;
+    std::vector<std::int64_t> waiting;  // jobs, when it was made
+};
+
+// Of the first `count` decisions, or of all if there are fewer.
+DecisionTimes time_decisions(std::shared_ptr<const EnvSpec> spec, const Episode& episode, const Network& network, std::size_t count);
 
 }  // namespace gpuyard

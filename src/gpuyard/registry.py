@@ -1,7 +1,7 @@
 """The one way anything is looked up by name: ``@register(kind, name)`` where the thing lives.
 
 Kinds in use: ``order``, ``backfill``, ``placement``, ``metric``, ``cluster``, ``workload-format``,
-``audit-check`` and ``benchmark``.
+``audit-check``, ``benchmark`` and ``network``.
 """
 
 import difflib

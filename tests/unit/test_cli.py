@@ -415,18 +415,19 @@ def test_lists_name_what_there_is(run: Run) -> None:
 
 
 def test_the_demo_compares_and_says_what_it_shows(run: Run, tmp_path: Path) -> None:
-    code, out, err = run("demo", "--svg", tmp_path / "demo.svg")
+    code, out, err = run("demo", "--minutes", "0", "--svg", tmp_path / "demo.svg")
     assert (code, err) == (0, "")
     for words in ("Nodes matter", "Backfilling", "Order", "What to try next", "wspt+easy+express"):
         assert words in out
     picture = (tmp_path / "demo.svg").read_text()
     assert "fifo+strict/anywhere" in picture
     assert "url(http" not in picture
-    code, out, err = run("demo", "--json")
+    code, out, err = run("demo", "--minutes", "0", "--json")
     printed = document(out)
     assert (code, err) == (0, "")
     assert len(printed["results"]) >= 8
     assert len(printed["findings"]) == 3
+    assert printed["training"] is None
 
 
 def test_every_next_step_of_the_demo_is_a_command_that_parses() -> None:

@@ -122,7 +122,8 @@ def test_models_of_every_kind_and_step_mode_simulate(kind: str, settings: dict[s
 
 def test_times_are_those_of_the_workload_even_if_it_begins_late() -> None:
     workload = jobs()
-    late = Workload(workload.frame.with_columns(submit_s=workload.frame["submit_s"] + 5000.0), workload.metadata)
+    frame = workload.frame.with_columns(submit_s=workload.frame["submit_s"] + 5000.0)
+    late = Workload(frame, workload.metadata)
     policy = LearnedPolicy("model", some_model(global_features=("free", "queue", "running")))
     first, second = simulate(workload, CLUSTER, policy), simulate(late, CLUSTER, policy)
     np.testing.assert_array_equal(first.schedule.start_us + 5_000_000_000, second.schedule.start_us)
@@ -155,7 +156,7 @@ def test_what_environments_do_not_offer_is_refused(settings: dict[str, Any], mes
 
 def test_another_cluster_is_refused_where_it_looks_different() -> None:
     policy = LearnedPolicy("runs/x", some_model())
-    with pytest.raises(InputError, match=r"trained on cluster .* \(4 nodes, 16 GPUs\) with 31 columns of globals"):
+    with pytest.raises(InputError, match=r"on cluster .* \(4 nodes, 16 GPUs\) with 31 columns of globals"):
         simulate(jobs(), "4x4", policy)
     with pytest.raises(InputError, match=r"trained on cluster .* \(4 nodes, 16 GPUs\)"):
         simulate(jobs(), "4x4", OneByOne(policy))
@@ -163,7 +164,7 @@ def test_another_cluster_is_refused_where_it_looks_different() -> None:
     other = "4x2:p100,2x4:v100"
     assert simulate(jobs(), other, policy).metrics()["completed_jobs"] == 80
     flat = LearnedPolicy("runs/x", some_model(network={"kind": "mlp"}))
-    with pytest.raises(InputError, match="with 4 rows of nodes, but on .* there are 6"):
+    with pytest.raises(InputError, match=r"with 4 rows of nodes, but on .* there are 6"):
         simulate(jobs(), other, flat)
 
 
@@ -177,8 +178,9 @@ def test_a_host_model_runs_on_another_number_of_hosts() -> None:
 def test_jobs_that_never_fit_are_dropped_or_refused() -> None:
     policy = LearnedPolicy("m", some_model())
     large = jobs(max_gpus=32, seed=5)
-    large = Workload(large.frame.with_columns(gpus=large.frame["gpus"].cast(int).replace({4: 20}).cast(large.frame["gpus"].dtype)), large.metadata)
-    with pytest.raises(InputError, match="policy m: job .* with --oversize drop"):
+    gpus = large.frame["gpus"]
+    large = Workload(large.frame.with_columns(gpus=gpus.replace({4: 20}).cast(gpus.dtype)), large.metadata)
+    with pytest.raises(InputError, match=r"policy m: job .* with --oversize drop"):
         simulate(large, CLUSTER, policy)
     result = simulate(large, CLUSTER, policy, SimulationConfig(oversize="drop"))
     assert len(result.dropped) > 0
@@ -194,9 +196,10 @@ def test_a_path_is_a_policy_wherever_one_is_named(tmp_path: Path, capsys: pytest
     assert isinstance(find_policy(str(run / "best.safetensors")), LearnedPolicy)
     from gpuyard.cli import app
 
-    arguments = [str(tmp_path / "jobs.csv"), "--cluster", CLUSTER, "--policy", str(run), "--policy", "sjf+easy"]
+    arguments = [str(tmp_path / "jobs.csv"), "--cluster", CLUSTER, "--policy", str(run)]
+    more = ["--policy", "sjf+easy", "--json", "--out", str(tmp_path / "out"), "--estimates", "noisy"]
     with pytest.raises(SystemExit):
-        app(["simulate", *arguments, "--json", "--out", str(tmp_path / "out"), "--estimates", "noisy"])
+        app(["simulate", *arguments, *more])
     printed = capsys.readouterr()
     results = json.loads(printed.out)["results"]
     assert [result["policy"] for result in results] == [str(run), "sjf+easy/consolidate"]

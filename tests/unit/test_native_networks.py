@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from reference_networks import ReferenceNetwork
 
 from gpuyard import _core
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import expected_tensors
+from reference_networks import ReferenceNetwork
 
 JOBS = NetworkSizes(
     kind="select-job",
@@ -79,7 +79,7 @@ def make_tensors(config: NetworkConfig, sizes: NetworkSizes, seed: int) -> dict[
 
 
 def make_input(sizes: NetworkSizes, seed: int) -> tuple[NDArray[Any], ...]:
-    """Rows that are there stand anywhere; what is in the others must not matter, unless there is no telling."""
+    """Rows that are there stand anywhere; what is in the others must not matter."""
     rng = np.random.default_rng(seed)
     shares = ((0.0, 0.0), (1.0, 1.0), (0.5, 0.7), (0.5, 0.0), (0.0, 0.7), (0.1, 0.05))[seed % 6]
     parts = []

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gpuyard.errors import InputError
 from gpuyard.learn.networks import dueling, make_network, masked_logits
+from gpuyard.learn.row_layers import mean_and_largest, rectified_rows, rows_and_one_more
 from gpuyard.network.config import NetworkConfig, NetworkKind
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import HOST_KINDS, expected_tensors
@@ -354,3 +355,34 @@ def test_document_tells_how_many_parameters_networks_have() -> None:
         sizes = NetworkSizes(environment, 64, 21, 64, 11, 77, 1, actions)
         shapes = expected_tensors(NetworkConfig(kind=kind, width=width, depth=depth), sizes)
         assert sum(math.prod(shape) for shape in shapes.values()) == int(count.replace(",", ""))
+
+
+# --- Steps with gradients of their own ---
+
+
+def test_gradients_of_row_layers_are_those_of_numerical_differences() -> None:
+    draw = torch.Generator().manual_seed(0)
+
+    def some(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draw, dtype=torch.float64, requires_grad=True)
+
+    layer = torch.nn.Linear(3, 4).double()
+    present = torch.tensor([[1, 0, 1], [1, 1, 1]], dtype=torch.float64)
+    last, shared, weight, bias = some(2, 4), some(2, 4), layer.weight, layer.bias
+    rows, numbers = some(2, 3, 3), some(2, 3, 4)
+
+    for function, inputs in (
+        (lambda rows, *_: rectified_rows(rows, layer), (rows, weight, bias)),
+        (lambda rows, *_: rectified_rows(rows, layer, present=present), (rows, weight, bias)),
+        (lambda rows, shared, *_: rectified_rows(rows, layer, shared=shared), (rows, shared, weight, bias)),
+        (lambda numbers: mean_and_largest(numbers.relu() * present[:, :, None], present / 3), (numbers,)),
+        (lambda rows, last, *_: rows_and_one_more(rows, layer, last), (rows, last, weight, bias)),
+    ):
+        assert torch.autograd.gradcheck(function, inputs)
+
+
+def test_rows_that_are_equally_large_share_the_gradient_of_the_maximum() -> None:
+    rows = torch.tensor([[[2.0], [1.0], [2.0]]], requires_grad=True)
+    mean_and_largest(rows, torch.zeros(1, 3))[1].sum().backward()
+    assert rows.grad is not None
+    assert rows.grad.flatten().tolist() == [0.5, 0.0, 0.5]

@@ -1,10 +1,10 @@
 """Episodes run natively against the same episodes stepped from Python."""
 
+import signal
 from typing import Any
 
 import numpy as np
 import pytest
-from small_environments import draws, vector, windows
 
 from env_runs import KINDS_AND_MODES
 from gpuyard.env import SchedulingVectorEnv
@@ -14,6 +14,7 @@ from gpuyard.network.config import NetworkConfig
 from gpuyard.network.rollout import EpisodeResults, EpisodeRunner, native_network, run_episodes
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import expected_tensors
+from small_environments import draws, vector, windows
 
 NAMES = (0, 3, 17, 20, 33)
 NETWORK_OF = {
@@ -135,6 +136,28 @@ def test_episodes_cut_off_by_a_step_limit_end_where_stepping_ends() -> None:
     assert_same(results, step_to_the_ends(env, NAMES, by_forward(network)))
 
 
+def test_a_signal_stops_a_long_run() -> None:
+    class RangError(Exception):
+        pass
+
+    def ring(*_: Any) -> None:
+        raise RangError
+
+    env = vector("select-job", 1)
+    runner, network = EpisodeRunner(env.model, 2), make_network(env)
+    expected = runner.run(NAMES, network)
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(RangError):
+            while True:
+                runner.run(NAMES * 20_000, network)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert_same(runner.run(NAMES, network), expected)
+
+
 def test_what_cannot_run_is_refused() -> None:
     env = vector("select-job", 1)
     network = make_network(env)
@@ -154,11 +177,11 @@ def test_wrong_tensors_are_refused_by_name() -> None:
     config, sizes = NetworkConfig(width=8), NetworkSizes.of(env.model)
     good = {name: np.zeros(shape, np.float32) for name, shape in expected_tensors(config, sizes).items()}
     native_network(config, sizes, good)
-    with pytest.raises(InputError, match="tensor noop.bias is missing"):
+    with pytest.raises(InputError, match=r"tensor noop.bias is missing"):
         native_network(config, sizes, {name: good[name] for name in good if name != "noop.bias"})
     with pytest.raises(InputError, match="it has no tensor extra"):
         native_network(config, sizes, good | {"extra": np.zeros(1, np.float32)})
     with pytest.raises(InputError, match=r"noop.weight has shape \[8\]; expected \[1, 8\]"):
         native_network(config, sizes, good | {"noop.weight": np.zeros(8, np.float32)})
-    with pytest.raises(InputError, match="noop.bias holds numbers that are not finite"):
+    with pytest.raises(InputError, match=r"noop.bias holds numbers that are not finite"):
         native_network(config, sizes, good | {"noop.bias": np.array([np.inf], np.float32)})

@@ -16,7 +16,6 @@ from gpuyard.policies.base import PolicySpec, parse_policy
 from gpuyard.policies.heuristics import Heuristic
 from gpuyard.policies.support import SPLITTING, tells_watts, types_without_watts
 from gpuyard.preparation import CoreInputs, prepare
-from gpuyard.registry import registered
 from gpuyard.workload import Workload
 
 MOST_LOOKAHEAD = 64

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 HIDING = 1e30
 """Subtracted where something is absent: rectified it is 0, as a score of attention its weight is 0."""
@@ -80,7 +79,6 @@ class _RectifiedRows(Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, weight, out = ctx.saved_tensors
         gradient = torch.ops.aten.threshold_backward(gradient, out, 0)
@@ -103,7 +101,6 @@ class _MeanAndLargest(Function):
         return torch.bmm(shares[:, None], rows).squeeze(1), largest
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, to_mean: Tensor, to_largest: Tensor) -> tuple[Tensor, None]:
         rows, shares, largest = ctx.saved_tensors
         ties = (rows - largest[:, None]).sign_().add_(1)  # 1 at rows as large as the largest, else 0
@@ -120,13 +117,13 @@ class _RowsAndOneMore(Function):
         out[:, :-1] = bias
         out[:, -1] = last
         out.view(-1, len(weight)).addmm_(longer.view(-1, weight.shape[1]), weight.t())
-        ctx.save_for_backward(longer)
+        ctx.save_for_backward(longer, weight)
         return out
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor, Tensor]:
-        (longer,) = ctx.saved_tensors
-        flat, to_last = gradient.reshape(-1, gradient.shape[-1]), gradient[:, -1]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor]:
+        longer, weight = ctx.saved_tensors
+        flat, to_last = gradient.reshape(-1, len(weight)), gradient[:, -1]
         to_weight = flat.t() @ longer.view(-1, longer.shape[-1])
-        return None, to_weight, flat.sum(0) - to_last.sum(0), to_last
+        to_rows = gradient[:, :-1] @ weight if ctx.needs_input_grad[0] else None
+        return to_rows, to_weight, flat.sum(0) - to_last.sum(0), to_last

@@ -52,6 +52,11 @@ class RuleRunner:
         networks = [native_network(NETWORK, self.sizes, rule.tensors(*self._columns)) for rule in rules]
         return [_figures(results) for results in self._runner.run_many(rows, networks)]
 
+    def run_model(self, model: RuleModel, rows: Sequence[int]) -> Figures:
+        """What a rule found earlier, in an environment like this one, reaches."""
+        network = native_network(model.network, self.sizes, model.tensors)
+        return _figures(self._runner.run(rows, network))
+
     def run_policy(self, rows: Sequence[int]) -> Figures:
         """What the base policy reaches."""
         return _figures(self._runner.run(rows, self._model.policy.name))

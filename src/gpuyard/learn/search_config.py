@@ -46,7 +46,7 @@ class SearchConfig(BaseModel):
         "easy",
     )
     placement: Annotated[str, Field(min_length=1)] = "consolidate"
-    first_windows: Windows = 6
+    first_windows: Windows = 4
     """Windows on which everything is tried; each further round takes the best part and 3 times as many."""
     kept_share: Annotated[float, Field(gt=0, le=1)] = 0.25
     """The part that goes on to the next round."""

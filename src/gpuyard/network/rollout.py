@@ -47,8 +47,8 @@ def native_network(
     """A network in the form in which the core computes it.
 
     Raises:
-        InputError: if tensors are missing, unknown, of another shape or not finite, or if the network does not
-            go with the environment.
+        InputError: if tensors are missing, unknown, of another shape or not finite, or if the network does
+            not go with the environment.
     """
     check_tensors(config, sizes, tensors)
     plain = {name: np.ascontiguousarray(values, dtype=np.float32) for name, values in tensors.items()}

@@ -34,9 +34,10 @@ def check_tensors(
     for name, shape in shapes.items():
         if name not in tensors:
             raise InputError(f"network {config.kind}: tensor {name} is missing")
-        if tuple(tensors[name].shape) != shape:
+        found = tuple(tensors[name].shape)
+        if found != shape:
             raise InputError(
-                f"network {config.kind}: tensor {name} has shape {list(tensors[name].shape)}; expected {list(shape)}"
+                f"network {config.kind}: tensor {name} has shape {list(found)}; expected {list(shape)}"
             )
         if not np.isfinite(tensors[name]).all():
             raise InputError(f"network {config.kind}: tensor {name} holds numbers that are not finite")

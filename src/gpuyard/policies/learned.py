@@ -46,8 +46,8 @@ _WORDS = {
 class LearnedPolicy(ReplayingPolicy):
     """A policy that a network makes.
 
-    Its window, base policy, placement, features and step mode are those that it was trained with; jobs, cluster
-    and settings of the simulation are those of whoever runs it.
+    Its window, base policy, placement, features and step mode are those that it was trained with; jobs,
+    cluster and settings of the simulation are those of whoever runs it.
 
     Args:
         name: The run directory, file or name that it was asked for by.
@@ -139,8 +139,8 @@ class LearnedPolicy(ReplayingPolicy):
         own = self.model.cluster
         if (pools, lookahead) != (trained.pools, min(own.total_gpus, MOST_LOOKAHEAD)):
             raise InputError(
-                f"policy {self.name}: was trained on {self._trained_on()}, {trained.pools} pools; a cluster of "
-                f"{pools} pools and {gpus} GPUs looks different to it; train the model on that cluster"
+                f"policy {self.name}: was trained on {self._trained_on()}, {trained.pools} pools; a cluster "
+                f"of {pools} pools and {gpus} GPUs looks different to it; train the model on that cluster"
             )
         return spec, self._network(sizes, "this cluster")
 
@@ -160,8 +160,8 @@ class LearnedPolicy(ReplayingPolicy):
                 continue
             what = _WORDS.get(name, f"column {name} of observations")
             raise InputError(
-                f"policy {self.name}: was trained on {self._trained_on()} with {was} {what}, but on {cluster} "
-                f"there are {is_now}; use a cluster like that, or train the model on this one"
+                f"policy {self.name}: was trained on {self._trained_on()} with {was} {what}, but on "
+                f"{cluster} there are {is_now}; use a cluster like that, or train the model on this one"
             )
 
     def _matters(self, name: str) -> bool:
