@@ -38,8 +38,12 @@ def cases() -> list[Case]:
     """All kinds of networks, environments and residuals, each also with settings beside the defaults."""
     found: list[Case] = []
     for kind, residual, environment in product(get_args(NetworkKind), get_args(Residual), KIND_NAMES):
-        for more in ({"width": 8}, {"width": 12, "depth": 3, "heads": 3}, {"width": 8, "depth": 1}):
-            if kind == "rule" and residual != "none":
+        for more in (
+            {"width": 8, "depth": 2},
+            {"width": 12, "depth": 3, "heads": 3},
+            {"width": 8, "depth": 1},
+        ):
+            if residual != "none" and (kind == "rule" or more["depth"] == 1):
                 continue
             config = NetworkConfig(kind=kind, residual=residual, **more)
             if suits(config, sizes_of(environment)):

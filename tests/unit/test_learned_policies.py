@@ -91,7 +91,7 @@ def test_a_rule_decides_as_it_is_replayed_while_jobs_arrive(base: str) -> None:
         assert whole.schedule.hash() == simulate(workload, CLUSTER, OneByOne(policy)).schedule.hash()
 
 
-@pytest.mark.parametrize("base", ["sjf", "wspt+easy", "sjf+easy", "saf+greedy"])
+@pytest.mark.parametrize("base", ["sjf", "wspt+easy", "fifo+easy", "saf+greedy+express:600:0.1"])
 @pytest.mark.parametrize("kind", ["select-job", "accept-or-skip"])
 def test_an_untrained_residual_network_runs_as_its_base_policy(kind: str, base: str) -> None:
     workload = jobs(300)

@@ -57,10 +57,10 @@ class SearchConfig(BaseModel):
     """Of CMA-ES; 0: the grid alone."""
     seconds: Annotated[float, Field(gt=0)] | None = None
     """Stop CMA-ES after this time even if generations are left. Then results depend on the machine."""
-    population: Annotated[int, Field(ge=4, le=10_000)] = 18
-    sigma: Annotated[float, Field(gt=0, le=10)] = 0.2
+    population: Annotated[int, Field(ge=4, le=10_000)] = 16
+    sigma: Annotated[float, Field(gt=0, le=10)] = 0.12
     """First step size; 1 is a large change of any one weight."""
-    windows_per_generation: Windows = 24
+    windows_per_generation: Windows = 20
     """Drawn from the training windows, the same for the whole population."""
     check_every: Annotated[int, Field(ge=1)] = 5
     """Generations between looks at all training and validation windows."""

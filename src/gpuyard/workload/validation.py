@@ -46,9 +46,10 @@ def _check_names(frame: pl.DataFrame, where: Where) -> None:
 def _checked_column(frame: pl.DataFrame, column: Column, where: Where) -> pl.Series:
     """One column, converted, within its bounds and with its default."""
     if column.name not in frame.columns:
-        raw = pl.Series(column.name, [None], dtype=pl.Null).new_from_index(0, frame.height)
-    else:
-        raw = frame[column.name]
+        if column.name == "row":
+            return pl.int_range(frame.height, dtype=pl.Int64, eager=True).alias("row")
+        return pl.Series(column.name, [column.default], dtype=column.dtype).new_from_index(0, frame.height)
+    raw = frame[column.name]
     if column.name == "row":
         return _checked_rows(raw, column, where)
     values = _converted(raw, column, where)
