@@ -12,7 +12,8 @@ from gpuyard.registry import registered
 from gpuyard.workload import SynthConfig, Workload, make_workload, synthesize
 
 ORDERS, BACKFILLS, PLACEMENTS = (
-    tuple(rule.usable_name for rule in registered(kind).values()) for kind in ("order", "backfill", "placement")
+    tuple(rule.usable_name for rule in registered(kind).values())
+    for kind in ("order", "backfill", "placement")
 )
 PREEMPTIVE = tuple(name for name, rule in registered("order").items() if rule.preempts)
 SPLITTING = ("anywhere", "spread", "random")

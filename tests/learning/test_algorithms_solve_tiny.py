@@ -45,7 +45,7 @@ def ppo(network: Any, setup: Setup) -> Learner:
     return PPO(network, PPOConfig(discount=1.0, rollout_steps=16, minibatch=64, entropy=fading), setup)
 
 
-ALGORITHMS: dict[str, tuple[Make, int]] = {"ppo": (ppo, 800), "d3qn": (d3qn, 300), "sac": (sac, 300)}
+ALGORITHMS: dict[str, tuple[Make, int]] = {"ppo": (ppo, 800), "d3qn": (d3qn, 300), "sac": (sac, 500)}
 """How to make a learner, and how many steps of each environment it may learn from."""
 
 

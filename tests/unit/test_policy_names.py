@@ -36,7 +36,7 @@ def test_a_name_is_taken_apart() -> None:
 
 @given(
     st.sampled_from(sorted(set(registered("order")) - {"power"}))
-    | st.floats(0.0, 8.0, exclude_min=True).map(lambda a: parse_policy(f"power:{a!r}".replace("e+", "e")).order),
+    | st.floats(0.0, 8.0, exclude_min=True).map(lambda a: parse_policy(f"power:{a!r}").order),
     st.sampled_from(sorted(registered("backfill"))),
     st.none() | st.builds(Express, st.floats(1e-6, 1e15, exclude_min=True), st.floats(0, 1e9)),
     st.sampled_from(sorted(registered("placement"))),
@@ -82,13 +82,13 @@ def test_an_order_with_a_number_is_taken_apart() -> None:
 
 @pytest.mark.parametrize("order", ["power", "power:", "power:half", "power:1:2", "power:0,5"])
 def test_a_power_without_its_number_is_refused_with_a_corrected_name(order: str) -> None:
-    with pytest.raises(InputError, match=r"expected power:A with a number, such as 'power:0\.5\+easy/spread'"):
+    with pytest.raises(InputError, match=r"expected power:A .* such as 'power:0\.5\+easy/spread'"):
         parse_policy(f"{order}+easy/spread")
 
 
 @pytest.mark.parametrize("exponent", ["0", "-1", "8.001", "inf", "nan"])
 def test_a_power_out_of_range_is_refused(exponent: str) -> None:
-    with pytest.raises(InputError, match=f"power needs a number above 0 and up to 8, but got 'power:{exponent}'"):
+    with pytest.raises(InputError, match=f"above 0 and up to 8, but got 'power:{exponent}'"):
         parse_policy(f"power:{exponent}+easy")
 
 

@@ -34,7 +34,7 @@ class GradientReport:
         name: Its name.
         size: Numbers in it.
         weight_norm: Length of the weights as a vector.
-        gradient_norm: Length of the gradient of the first batch; None if it never got one.
+        gradient_norm: Length of its first gradient; None if it never got one.
     """
 
     name: str
@@ -99,10 +99,9 @@ def check_training(config: TrainConfig, seconds: float = CHECK_S) -> CheckResult
     states = [collector.observation]
 
     def note(_: Any) -> None:
-        if not first_gradients:
-            first_gradients.update(
-                {n: float(p.grad.norm()) for n, p in network.named_parameters() if p.grad is not None}
-            )
+        for name, parameter in network.named_parameters():
+            if parameter.grad is not None:
+                first_gradients.setdefault(name, float(parameter.grad.norm()))
 
     while time.monotonic() - began < seconds or not first_gradients:
         _one_step(learner, collector, step, note)

@@ -48,7 +48,7 @@ register("train-preset", "bursty")(
         "400 jobs in six bursts on 8 GPUs, one event a step: beats sjf within minutes",
         {
             "environment": {"preset": "bursty-8gpu", "envs": 64},
-            "network": {"kind": "job-scorer", "width": 32, "residual": "rule", "strength": 3.0},
+            "network": {"kind": "job-scorer", "width": 32, "residual": "rule", "strength": 7.0},
             # The largest job that fits, ties to the shortest: the best heuristic here.
             "rule": {"score": {"gpus": 24.0, "estimate": -6.0}},
             "training": {"steps": 800_000, "minutes": 4.5},

@@ -214,7 +214,7 @@ def _strategy(size: int, config: SearchConfig) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it cannot plot
-            import cma
+            import cma  # type: ignore[import-untyped]
     except ImportError:
         raise InputError(
             "searching for a rule needs the package cma; install gpuyard[learn], or set generations = 0"

@@ -164,7 +164,7 @@ def _check(text: str, kind: str, name: str) -> None:
 
 def _parse_order(text: str, order: str) -> str:
     """The order in one way of writing it."""
-    name, colon, number = order.partition(":")
+    name, _, number = order.partition(":")
     if name != POWER:
         _check(text, "order", order)
         return order
@@ -178,7 +178,8 @@ def _parse_order(text: str, order: str) -> str:
         ) from None
     if not 0.0 < exponent <= LARGEST_EXPONENT:
         raise InputError(
-            f"policy {text!r}: {POWER} needs a number above 0 and up to {LARGEST_EXPONENT:g}, but got {order!r}"
+            f"policy {text!r}: {POWER} needs a number above 0 and up to {LARGEST_EXPONENT:g}, "
+            f"but got {order!r}"
         )
     return f"{POWER}:{_plain(exponent)}"
 
