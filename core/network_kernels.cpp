@@ -5,7 +5,7 @@
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define GPUYARD_WIDE_KERNELS 1
-// GCC warns of what its own header leaves undefined on purpose (its bug 105593).
+// GCC warns of what its own header leaves undefined on purpose.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
 #endif

@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 
 import pytest
-from gpuyard.network.model_file import read_model
 
 from gpuyard.learn.checkpoint import read_checkpoint
+from gpuyard.network.model_file import read_model
 from training_runs import begin, fingerprint, records, tiny_config, train
 
 

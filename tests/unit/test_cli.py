@@ -177,7 +177,7 @@ def test_an_interrupt_says_so_and_is_exit_code_130(run: Run, monkeypatch: pytest
     assert run("simulate", "demo") == (cli.INTERRUPTED, "", "interrupted\n")
 
 
-@pytest.mark.parametrize("arguments", [["policies"], ["demo", "--json"], ["--help"]])
+@pytest.mark.parametrize("arguments", [["policies"], ["demo", "--minutes", "0", "--json"], ["--help"]])
 def test_a_reader_that_goes_away_is_no_error_to_speak_of(arguments: list[str]) -> None:
     command = [sys.executable, "-c", "import sys; from gpuyard.cli import main; sys.exit(main())", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -103,7 +103,7 @@ def check_training(config: TrainConfig, seconds: float = CHECK_S) -> CheckResult
             if parameter.grad is not None:
                 first_gradients.setdefault(name, float(parameter.grad.norm()))
 
-    while time.monotonic() - began < seconds or not first_gradients:
+    while time.monotonic() - began < seconds or not (first_gradients and returns):
         _one_step(learner, collector, step, note)
         step += ENVS
         if len(states) < 64:

@@ -184,10 +184,18 @@ class _Tuning:
         return [int(self._rng.integers(first, end)) for first, end in pairwise(edges)]
 
     def _note(self, number: int, losses: Sequence[float], *, looks: bool) -> None:
-        on_all = self._look(self._mean()) if looks else (None, None)
-        elapsed_s, middle = time.monotonic() - self._began, float(np.median(losses))
-        sigma = float(self._strategy.sigma)
-        self._history.append(Generation(number, min(losses), middle, sigma, *on_all, elapsed_s))
+        on_train, on_validation = self._look(self._mean()) if looks else (None, None)
+        self._history.append(
+            Generation(
+                number=number,
+                loss=min(losses),
+                median_loss=float(np.median(losses)),
+                sigma=float(self._strategy.sigma),
+                train_loss=on_train,
+                validation_loss=on_validation,
+                elapsed_s=time.monotonic() - self._began,
+            )
+        )
         self._tell(self._history[-1])
 
     def _look(self, rule: Rule) -> tuple[float, float]:

@@ -1,0 +1,154 @@
+"""``gpuyard train`` on the command line: what is refused, what is printed, what lies there afterwards."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard import cli
+
+Run = Callable[..., tuple[int, str, str]]
+
+TINY = [
+    "--environment.jobs_per_episode",
+    "16",
+    "--environment.window",
+    "8",
+    "--environment.envs",
+    "4",
+    "--workload",
+    "demo",
+    "--network.width",
+    "8",
+    "--ppo.rollout_steps",
+    "16",
+    "--ppo.minibatch",
+    "32",
+    "--validation.windows",
+    "2",
+    "--processes",
+    "1",
+]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = cli.main(["train", *(str(argument) for argument in arguments)])
+        return code, *capfd.readouterr()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["which algorithm", "ppo"]),
+        (["pppo"], ["unknown algorithm", "did you mean 'ppo'"]),
+        (["ppo", "--preset", "burst"], ["did you mean 'bursty'"]),
+        (["ppo", "--ppo.clipp", "0.1"], ["ppo.clipp", "did you mean 'clip'"]),
+        (["ppo", "--ppo.clip", "-1"], ["ppo.clip -1"]),
+        (["ppo", "--ppo.clip"], ["needs a value"]),
+        (["ppo", "clip"], ["--TABLE.KEY VALUE"]),
+        (["ppo", "--environment.windw", "3"], ["environment.windw", "did you mean 'window'"]),
+        (["ppo", "--workload", "missing.csv", "--cluster", "4x4"], ["missing.csv"]),
+        (["ppo", "--config", "missing.toml"], ["missing.toml", "cannot be read"]),
+        (["ppo", "--init-from", "runs/none"], ["runs/none", "no such run"]),
+        (["ppo", "--network.residual", "rule"], ["needs a rule", "train search"]),
+        (["ppo", "--network.kind", "host-attention"], ["host-attention is not for select-job"]),
+        (["ppo", "--device", "cuda"], ["cuda", "use cpu"]),
+        (["ppo", "--resume", "runs/x"], ["--resume goes on with a run as it was set up"]),
+        (["--resume", "nowhere"], ["nowhere", "not a run"]),
+        (["search"], ["which jobs", "--workload"]),
+        (
+            ["search", "--workload", "demo", "--search.populaton", "8"],
+            ["populaton", "did you mean 'population'"],
+        ),
+        (["search", "--workload", "demo", "--preset", "demo"], ["not for a search"]),
+        (["search", "--workload", "demo", "--ppo.clip", "1"], ["unknown table ppo"]),
+    ],
+)
+def test_wrong_usage_is_refused_with_what_to_do(run: Run, arguments: list[str], words: list[str]) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (cli.BAD_INPUT, "")
+    for word in words:
+        assert word in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_run_leaves_its_directory_and_says_how_to_use_it(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("ppo", *TINY, "--steps", 256)
+    assert code == 0
+    assert "Training is done" in out
+    assert "--policy runs/ppo-1" in out
+    names = {path.name for path in (tmp_path / "runs" / "ppo-1").iterdir()}
+    assert {"config.toml", "progress.jsonl", "checkpoint.safetensors", "best.safetensors"} <= names
+    code, out, err = run("ppo", *TINY, "--out", "runs/ppo-1")
+    assert code == cli.BAD_INPUT
+    assert "not empty" in err
+    assert cli.main(["simulate", "demo", "--policy", "runs/ppo-1", "--policy", "sjf+easy", "--json"]) == 0
+
+
+def test_trained_policy_is_compared_like_any_other(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    run("ppo", *TINY, "--steps", 128, "--json")
+    capfd.readouterr()
+    assert cli.main(["simulate", "demo", "--policy", "runs/ppo-1", "--policy", "sjf+easy", "--json"]) == 0
+    printed: dict[str, Any] = json.loads(capfd.readouterr().out)
+    assert [entry["policy"] for entry in printed["results"]] == ["runs/ppo-1", "sjf+easy/consolidate"]
+    assert printed["results"][0]["metrics"]["completed_jobs"] == 2000
+
+
+def test_finished_run_can_be_resumed_and_ends_at_once(run: Run) -> None:
+    run("ppo", *TINY, "--steps", 128)
+    code, out, _ = run("--resume", "runs/ppo-1")
+    assert code == 0
+    assert "Training is done" in out
+
+
+def test_search_leaves_a_rule_that_acts_and_that_networks_start_from(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    small = [
+        "--search.jobs_per_window",
+        "64",
+        "--search.train_windows",
+        "4",
+        "--search.validation_windows",
+        "2",
+    ]
+    small += ["--search.generations", "2", "--search.population", "4", "--search.windows_per_generation", "2"]
+    small += [
+        "--search.exponents",
+        "[1.0]",
+        "--search.express_t0_s",
+        "[600.0]",
+        "--search.express_k",
+        "[0.1]",
+    ]
+    code, out, _ = run("search", "--workload", "demo", *small)
+    assert code == 0
+    assert "gpuyard train ppo --init-from runs/search-1" in out
+    assert cli.main(["simulate", "demo", "--policy", "runs/search-1", "--json"]) == 0
+    capfd.readouterr()
+    tiny = [*TINY[:2], *TINY[4:6], *TINY[8:]]  # the workload and the window are those of the search
+    code, out, err = run("ppo", "--init-from", "runs/search-1", *tiny, "--steps", 128)
+    assert code == 0, err
+    assert "Training is done" in out
+
+
+def test_check_reports_on_one_window(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpuyard.learn import check
+
+    monkeypatch.setattr(check.check_training, "__defaults__", (1.0,))
+    code, out, _ = run("ppo", *TINY, "--check", "--json")
+    printed = json.loads(out)
+    assert code in (0, 1)
+    assert (printed["illegal_probability"], printed["illegal_gradient"]) == (0, 0)
+    assert printed["episodes"] > 0
+    assert all(entry["gradient_norm"] is not None for entry in printed["gradients"])
+    assert not Path("runs").exists()
