@@ -12,7 +12,7 @@ from training_runs import begin, fingerprint, records, tiny_config, train
 
 
 def kill_and_resume(tmp_path: Path, kills: int, seed: int) -> None:
-    config = tiny_config("ppo", training={"steps": 6144, "processes": 2})
+    config = tiny_config("ppo", training={"steps": 3072, "processes": 2})
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     began = time.monotonic()
     train(straight, config)
@@ -34,8 +34,8 @@ def kill_and_resume(tmp_path: Path, kills: int, seed: int) -> None:
     assert steps == sorted(set(steps)), "a step stands in the diary twice or not in order"
 
 
-def test_run_killed_three_times_ends_as_a_straight_one(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, kills=3, seed=1)
+def test_run_killed_once_ends_as_a_straight_one(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path, kills=1, seed=1)
 
 
 @pytest.mark.slow

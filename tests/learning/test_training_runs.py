@@ -10,9 +10,12 @@ from gpuyard.errors import InputError
 from gpuyard.learn.checkpoint import read_checkpoint
 from training_runs import begin, fingerprint, finish, records, tiny_config, train, wait_for_step
 
+SLOWER = [("ppo", 1), ("clone", 1), ("d3qn", 2), ("sac", 2)]
+
 
 @pytest.mark.parametrize(
-    ("algorithm", "processes"), [("ppo", 1), ("ppo", 2), ("clone", 1), ("d3qn", 1), ("sac", 1), ("d3qn", 2)]
+    ("algorithm", "processes"),
+    [("ppo", 2), ("d3qn", 1), ("sac", 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOWER)],
 )
 def test_resumed_run_equals_a_straight_one(algorithm: str, processes: int, tmp_path: Path) -> None:
     config = tiny_config(algorithm, training={"processes": processes})
@@ -30,6 +33,7 @@ def test_resumed_run_equals_a_straight_one(algorithm: str, processes: int, tmp_p
     assert scores[0] == scores[1]
 
 
+@pytest.mark.slow
 def test_warm_start_imitates_first_and_resumes_within(tmp_path: Path) -> None:
     config = tiny_config("ppo", warm_start={"policy": "sjf+easy", "steps": 512})
     straight, broken = tmp_path / "straight", tmp_path / "broken"

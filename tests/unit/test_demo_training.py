@@ -5,17 +5,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpuyard import demo_training
 from gpuyard.demo_training import DemoTraining, train_and_test
 from gpuyard.learn.final_test import FinalTest
 from gpuyard.network.rollout import EpisodeResults
 from gpuyard.terminal import errors
 
 
-def test_demo_trains_and_tests_on_new_draws(tmp_path: Path) -> None:
+def test_demo_trains_and_tests_on_new_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_training, "WINDOWS", 8)
     training = train_and_test(tmp_path / "run", 0.02, errors())
     assert training is not None
     document = training.document()
-    assert document["draws"] == 96
+    assert document["draws"] == 8
     assert {"learned", document["rival"]} <= {entry["policy"] for entry in document["results"]}
     low, high = document["interval"]
     assert low <= document["difference"] <= high
