@@ -1,9 +1,10 @@
 """Samples a second of PPO against sb3-contrib's MaskablePPO, and against what the network alone allows.
 
-The same environment, 64 of them, rollouts of 128 steps, 4 epochs in minibatches of 1,024, on two processors,
+The same environment, 64 of them, rollouts of 128 steps, 4 epochs, on two processors,
 measured in turns. MaskablePPO runs once as it comes (a network of 256 x 256 each for policy and values), once
 with the layout that gpuyard uses (one such network for both). The ceiling of a network is what two processes
-reach that do nothing but the forward passes of collecting and the forward and backward passes of learning.
+reach that do nothing but the forward passes of collecting a rollout and the forward and backward passes of
+four epochs over it, in the same minibatches, without waiting for each other.
 """
 
 import json
@@ -21,7 +22,8 @@ from gpuyard.bench import BenchResult, measure_apart
 from gpuyard.learn.launch import MALLOC, ONE_THREAD
 from gpuyard.registry import register
 
-ENVS, ROLLOUT, EPOCHS, MINIBATCH, PROCESSES = 64, 128, 4, 1024, 2
+ENVS, ROLLOUT, EPOCHS, PROCESSES = 64, 128, 4, 2
+MINIBATCHES = {"mlp": 1024, "job-scorer": 2048, "cross-attention": 512}
 ROUNDS = 2
 SECONDS = 25.0
 TASK: dict[str, Any] = {"workload": "diurnal", "cluster": "64x8", "jobs_per_episode": 512, "split": "train"}
@@ -57,7 +59,12 @@ def _own(network: str) -> float:
         "network": NETWORKS[network],
         "training": {"steps": 10**9, "minutes": SECONDS / 60, "processes": PROCESSES},
         "validation": {"windows": 1, "every_steps": 10**9, "heuristics": ["fifo"]},
-        "ppo": {"rollout_steps": ROLLOUT, "epochs": EPOCHS, "minibatch": MINIBATCH, "target_kl": 1e9},
+        "ppo": {
+            "rollout_steps": ROLLOUT,
+            "epochs": EPOCHS,
+            "minibatch": MINIBATCHES[network],
+            "target_kl": 1e9,
+        },
     }
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
@@ -91,6 +98,7 @@ def _ceiling(network: str) -> float:
 
 
 def _measure_ceiling(name: str) -> float:
+    import numpy as np
     import torch
 
     from gpuyard.env.vector import SchedulingVectorEnv
@@ -99,38 +107,42 @@ def _measure_ceiling(name: str) -> float:
     from gpuyard.network.sizes import NetworkSizes
 
     torch.set_num_threads(1)
-    collecting, learning = ENVS // PROCESSES, MINIBATCH // PROCESSES
+    collecting, learning = ENVS // PROCESSES, MINIBATCHES[name] // PROCESSES
     env = SchedulingVectorEnv("select-job", learning, threads=1, **TASK)
     observation, _ = env.reset(seed=0)
     for _ in range(200):
         observation, *_ = env.step(env.random_actions())
     network = make_network(NetworkConfig(**NETWORKS[name]), NetworkSizes.of(env.model), seed=0)
-    large = {part: torch.from_numpy(array) for part, array in observation.items()}
-    small = {part: tensor[:collecting].clone() for part, tensor in large.items()}
+    rollout = [observation]
+    while len(rollout) * learning < ROLLOUT * collecting:
+        rollout.append(env.step(env.random_actions())[0])
+    whole = {part: torch.from_numpy(np.concatenate([one[part] for one in rollout])) for part in rollout[0]}
+    small = _pieces(whole, collecting)
+    large = _pieces(whole, learning)
 
-    def forward() -> None:
+    def pass_over() -> None:
         with torch.no_grad():
-            network(small)
+            for piece in small:
+                network(piece)
+        for _ in range(EPOCHS):
+            for piece in large:
+                network.zero_grad(set_to_none=True)
+                logits, value = network(piece)
+                (logits.sum() + value.sum()).backward()
 
-    def both() -> None:
-        network.zero_grad(set_to_none=True)
-        logits, value = network(large)
-        (logits.sum() + value.sum()).backward()
-
-    per_sample = _seconds(forward) / collecting + EPOCHS * _seconds(both) / learning
-    return 1.0 / per_sample
-
-
-def _seconds(work: Any, for_s: float = 4.0) -> float:
-    for _ in range(5):
-        work()
+    pass_over()
     times = []
-    end = time.perf_counter() + for_s
+    end = time.perf_counter() + SECONDS / 2
     while time.perf_counter() < end:
         began = time.perf_counter()
-        work()
+        pass_over()
         times.append(time.perf_counter() - began)
-    return statistics.median(times)
+    return len(whole["mask"]) / statistics.median(times)
+
+
+def _pieces(whole: dict[str, Any], size: int) -> list[dict[str, Any]]:
+    count = len(whole["mask"]) // size
+    return [{part: tensor[i * size : (i + 1) * size] for part, tensor in whole.items()} for i in range(count)]
 
 
 def _measure_peer(*, shared: bool) -> float:
@@ -172,7 +184,7 @@ def _measure_peer(*, shared: bool) -> float:
         "MlpPolicy",
         StableBaselinesVecEnv(native),
         n_steps=ROLLOUT,
-        batch_size=MINIBATCH,
+        batch_size=MINIBATCHES["mlp"],
         n_epochs=EPOCHS,
         policy_kwargs=one if shared else two,
         device="cpu",

@@ -40,7 +40,7 @@ def test_stopping_a_job_loses_none_of_its_work() -> None:
             assert sum(progress_us(run) for run in pieces) == whole_us
             assert [run.lost_us for run in pieces] == [0] * len(pieces)
             stops += len(pieces) - 1
-    assert stops > 500
+    assert stops > 300
 
 
 def test_a_job_that_was_stopped_often_held_gpus_for_long() -> None:

@@ -38,6 +38,12 @@ class SchedulingNetwork(nn.Module):
         if config.residual == "rule":
             self.rule = FrozenRule(sizes)
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Parts of the observation that it looks at."""
+        nodes = self.config.kind not in ("job-scorer", "rule")
+        return ("jobs", "nodes", "globals", "mask") if nodes else ("jobs", "globals", "mask")
+
     def correction(self, observation: Observation) -> tuple[Tensor, Tensor]:
         """Logits [B, A] that are added to those of the residual's policy, and values [B]."""
         raise NotImplementedError
