@@ -160,8 +160,8 @@ def _train_demo(minutes: float, out: Path | None, console: "Console") -> "DemoTr
 
     directory = out or next_directory("demo")
     console.print(
-        "Can learning do better? PPO starts from the best of these rules and trains for "
-        f"{minutes:g} min on fresh draws of such jobs ({directory}).",
+        "Can learning do better? PPO starts from a rule like the last of these and trains for "
+        f"{minutes:g} min on fresh draws of such jobs, twice as dense ({directory}).",
         end="\n\n",
     )
     training = train_and_test(directory, minutes, errors())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 METRIC = "mean_bounded_slowdown"
 SHOWN = (METRIC, "mean_jct_s", "p99_wait_s", "max_wait_s")
 WINDOWS = 96
+USUAL = "sjf+easy/consolidate"
 
 
 @dataclass(frozen=True)
@@ -31,22 +32,25 @@ class DemoTraining:
         rival = self.test.rival
         own, other = (float(self.test.numbers(name).mean()) for name in ("learned", rival))
         if high < 0:
-            verdict = f"The learned policy won: {-100 * gain:.0f} % lower mean bounded slowdown"
+            verdict = f"The learned policy won: {-100 * gain:.0f} % lower mean bounded slowdown than {rival}"
         elif low > 0:
-            verdict = f"The learned policy lost: {100 * gain:.0f} % higher mean bounded slowdown"
+            verdict = f"The learned policy lost: {100 * gain:.0f} % higher mean bounded slowdown than {rival}"
         else:
-            verdict = f"A tie: {100 * gain:+.1f} % mean bounded slowdown"
+            verdict = f"A tie: {100 * gain:+.1f} % mean bounded slowdown against {rival}"
         results = self.test.results
         jct = [float(results[name].metrics["mean_jct_s"].mean()) for name in ("learned", rival)]
         worst = [float(results[name].metrics["p99_wait_s"].mean()) for name in ("learned", rival)]
         count = len(results[rival].names)
+        usual, usual_low, usual_high = self.test.difference(USUAL)
         return [
-            f"{verdict} than {rival}, the best heuristic on validation draws ({number(own)} against "
+            f"{verdict}, the best heuristic on validation draws ({number(own)} against "
             f"{number(other)}; 95 % interval {100 * low:+.0f} to {100 * high:+.0f} %), on {count} draws of "
             "jobs that neither had seen.",
             f"Beside it: mean completion time {duration(jct[0])} against {duration(jct[1])} "
             f"({100 * (jct[0] / jct[1] - 1):+.1f} %), and one job in a hundred waits {duration(worst[0])} or "
             f"longer, against {duration(worst[1])}.",
+            f"Against {USUAL}, what many clusters would try first, its mean bounded slowdown is "
+            f"{100 * usual:+.0f} % ({100 * usual_low:+.0f} to {100 * usual_high:+.0f} %).",
         ]
 
     def table(self) -> "Table":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpuyard import demo_training
-from gpuyard.demo_training import DemoTraining, train_and_test
+from gpuyard.demo_training import USUAL, DemoTraining, train_and_test
 from gpuyard.learn.final_test import FinalTest
 from gpuyard.network.rollout import EpisodeResults
 from gpuyard.terminal import errors
@@ -41,7 +41,8 @@ def test_verdict_follows_the_interval(factor: float, noise: float, words: str) -
     chance = np.random.default_rng(1)
     rival = chance.uniform(2, 6, 96)
     learned = rival * factor * np.exp(noise * chance.normal(size=96))
-    test = FinalTest({"learned": results(learned), "sjf": results(rival)}, "mean_bounded_slowdown", "sjf")
+    both = {"learned": results(learned), USUAL: results(rival)}
+    test = FinalTest(both, "mean_bounded_slowdown", USUAL)
     sentences = DemoTraining(None, test).words()  # type: ignore[arg-type]
     assert words in sentences[0]
     assert "completion time" in sentences[1]
