@@ -55,7 +55,7 @@ def _own(network: str) -> float:
 
     tables = {
         "algorithm": "ppo",
-        "environment": {**TASK, "envs": ENVS},
+        "environment": {**{name: value for name, value in TASK.items() if name != "split"}, "envs": ENVS},
         "network": NETWORKS[network],
         "training": {"steps": 10**9, "minutes": SECONDS / 60, "processes": PROCESSES},
         "validation": {"windows": 1, "every_steps": 10**9, "heuristics": ["fifo"]},

@@ -62,7 +62,8 @@ def train(
     given = {"seed": seed, "steps": steps, "minutes": minutes, "processes": processes, "device": device}
     training = {name: value for name, value in given.items() if value is not None}
     if resume is not None:
-        if algorithm or settings or preset or config or out or init_from or set(training) - {"minutes"}:
+        others = (algorithm, settings, preset, config, out, init_from, workload, cluster, check)
+        if any(others) or set(training) - {"minutes"}:
             raise InputError(
                 "--resume goes on with a run as it was set up; only --minutes can be given with it"
             )
@@ -111,6 +112,8 @@ def parse_options(tokens: Sequence[str]) -> dict[str, Any]:
         place = tables
         for part in path:
             place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise InputError(f"{name}: {part} has been given a value already, and is no table")
         place[key] = _value(value)
     return tables
 

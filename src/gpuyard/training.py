@@ -1,5 +1,6 @@
 """A training run from its first line to its last: its directory, its processes, its view."""
 
+import shutil
 from pathlib import Path
 
 from rich.console import Console
@@ -8,11 +9,12 @@ from gpuyard.errors import InputError
 from gpuyard.files import atomic_write, check_directory
 from gpuyard.learn.config import TrainConfig, load_toml, merged, read_config
 from gpuyard.learn.environments import Environments
-from gpuyard.learn.launch import TrainingProcesses
+from gpuyard.learn.launch import BAD_INPUT, TrainingProcesses
 from gpuyard.learn.worker_files import CHECKPOINT, CONFIG, PROGRESS
+from gpuyard.policies.base import parse_policy
 from gpuyard.progress import is_being_written
 from gpuyard.run_view import TrainingView, follow
-from gpuyard.runs import Run
+from gpuyard.runs import Run, open_run
 
 HINT = "Ctrl-C stops and keeps everything; gpuyard train --resume {} goes on"
 
@@ -29,6 +31,10 @@ def start_run(directory: Path, config: TrainConfig, console: Console) -> int:
             f"{directory}: is not empty; choose another --out, or go on with its run by --resume {directory}"
         )
     Environments(config.environment)  # what is wrong with it is told before anything is written
+    warm = [config.warm_start.policy] if config.warm_start else []
+    imitated = [config.settings.policy] if config.algorithm == "clone" else []
+    for policy in (*config.validation.heuristics, *warm, *imitated):
+        parse_policy(policy)
     directory.mkdir(parents=True, exist_ok=True)
     _write_config(directory, config)
     return _follow(directory, config, console, resume=False)
@@ -46,6 +52,16 @@ def continue_run(directory: Path, console: Console, minutes: float | None = None
     if is_being_written(directory / PROGRESS):
         raise InputError(f"{directory}: is being trained at this moment; watch it with gpuyard runs watch")
     tables = load_toml(file)
+    if tables.get("algorithm") == "search":
+        raise InputError(
+            f"{directory}: a search is not resumed; repeat it: gpuyard train search --config {file}"
+        )
+    run = open_run(directory) if (directory / PROGRESS).is_file() else None
+    if run is not None and run.state in ("finished", "early") and minutes is None:
+        raise InputError(
+            f"{directory}: is finished ({run.last_step:,} samples); train on from its best model with "
+            f"--init-from {directory}, or give it more time with --minutes if its steps are not used up"
+        )
     if minutes is not None:
         tables = merged(tables, {"training": {"minutes": minutes}})
     config = read_config(tables, str(file))
@@ -76,7 +92,12 @@ def _follow(directory: Path, config: TrainConfig, console: Console, *, resume: b
     except BaseException:
         processes.kill()
         raise
-    processes.check(code)
+    try:
+        processes.check(code)
+    except InputError:
+        if code == BAD_INPUT and not resume and not (directory / CHECKPOINT).exists():
+            shutil.rmtree(directory)  # nothing came of it: leave nothing
+        raise
     return code
 
 
@@ -91,17 +112,25 @@ def in_words(run: Run) -> str:
         "Try a smaller --learning_rate.start",
     }
     lines.append(reasons.get(run.state, "Training ended without a word") + ".")
-    best, heuristic = run.best, run.best_heuristic()
-    if best is not None and heuristic is not None and best.score is not None:
-        name, score = heuristic
-        gain = (best.score - score) / max(abs(score), 1e-12)
-        verdict = "beats" if gain > 0 else "does not beat"
-        metric = "" if best.metric in ("", "score") else f" ({best.metric})"
-        lines.append(
-            f"On held-out windows the learned policy {verdict} the best heuristic, {name}: score{metric} "
-            f"{best.score:.4g} against {score:.4g}, {100 * gain:+.1f} %."
-        )
+    lines += _comparison(run)
     if run.model is not None:
         lines.append(f"Use it wherever a policy is named: gpuyard simulate JOBS --policy {run.directory}")
         lines.append(f"Look at the curves: gpuyard runs plot {run.directory}")
     return "\n".join(lines)
+
+
+def _comparison(run: Run) -> list[str]:
+    """The best model beside what it started from and beside the best heuristic."""
+    best, heuristic = run.best, run.best_heuristic()
+    if best is None or best.score is None:
+        return []
+    start = run.validations[0].score
+    if best.step == 0:
+        lines = [f"Training did not improve on what it started from (score {best.score:.4g}), which is kept."]
+    else:
+        lines = [f"The best score on held-out windows is {best.score:.4g}; it started from {start:.4g}."]
+    if heuristic is not None:
+        name, score = heuristic
+        verdict = "more than" if best.score > score else "as much as" if best.score == score else "less than"
+        lines.append(f"That is {verdict} the best heuristic there, {name}, has: {score:.4g}.")
+    return lines

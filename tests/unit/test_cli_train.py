@@ -63,6 +63,9 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
         (["ppo", "--device", "cuda"], ["cuda", "use cpu"]),
         (["ppo", "--resume", "runs/x"], ["--resume goes on with a run as it was set up"]),
         (["--resume", "nowhere"], ["nowhere", "not a run"]),
+        (["--resume", "runs/x", "--check"], ["only --minutes"]),
+        (["ppo", "--environment.split", "train"], ["split is not for training"]),
+        (["ppo", "--ppo.clip", "1", "--ppo.clip.x", "2"], ["no table"]),
         (["search"], ["which jobs", "--workload"]),
         (
             ["search", "--workload", "demo", "--search.populaton", "8"],
@@ -103,11 +106,35 @@ def test_trained_policy_is_compared_like_any_other(run: Run, capfd: pytest.Captu
     assert printed["results"][0]["metrics"]["completed_jobs"] == 2000
 
 
-def test_finished_run_can_be_resumed_and_ends_at_once(run: Run) -> None:
+def test_finished_run_is_not_resumed_without_more_time(run: Run) -> None:
     run("ppo", *TINY, "--steps", 128)
-    code, out, _ = run("--resume", "runs/ppo-1")
+    code, _, err = run("--resume", "runs/ppo-1")
+    assert code == cli.BAD_INPUT
+    assert "is finished" in err
+    lines = Path("runs/ppo-1/progress.jsonl").read_text()
+    code, out, _ = run("--resume", "runs/ppo-1", "--minutes", 5)
     assert code == 0
     assert "Training is done" in out
+    added = [
+        json.loads(line)["event"]
+        for line in Path("runs/ppo-1/progress.jsonl").read_text()[len(lines) :].splitlines()
+    ]
+    assert "validation" not in added
+
+
+def test_refused_runs_leave_nothing_behind(run: Run) -> None:
+    for arguments in (
+        ["clone", "--clone.policy", "sjf+esy"],
+        ["ppo", "--validation.heuristics", '["sjf+esy"]'],
+    ):
+        code, _, err = run(*arguments, "--workload", "demo", "--out", "one")
+        assert code == cli.BAD_INPUT
+        assert "sjf+easy" in err
+        assert not Path("one").exists()
+    code, _, err = run("search", "--workload", "demo", "--out", "two")
+    assert code == cli.BAD_INPUT
+    assert "jobs_per_window" in err
+    assert not Path("two").exists()
 
 
 def test_search_leaves_a_rule_that_acts_and_that_networks_start_from(

@@ -98,3 +98,10 @@ def test_options_are_read_as_numbers_lists_and_text() -> None:
 def test_options_that_cannot_be_read_are_refused(tokens: list[str]) -> None:
     with pytest.raises(InputError, match=r"ppo\.clip"):
         parse_options(tokens)
+
+
+def test_settings_that_are_switched_off_stay_off_in_the_file(tmp_path: Path) -> None:
+    config = read_config({"algorithm": "ppo", "ppo": {"target_kl": None, "value_clip": None}})
+    file = tmp_path / "config.toml"
+    file.write_text(config.to_toml())
+    assert read_config(load_toml(file), str(file)) == config

@@ -63,6 +63,11 @@ class EnvironmentSection(Section):
             read_settings(self.settings)
         except InputError as error:
             raise ValueError(str(error)) from None
+        if "split" in self.settings:
+            raise ValueError(
+                "split is not for training here: it takes the first 60 % of a workload by time, validation "
+                "the next 20 %; cut the workload itself to train on another part (gpuyard workload shape)"
+            )
         for name in ("flatten", "invalid"):
             if name in self.settings:
                 raise ValueError(f"{name} is not for training here: networks take the parts and obey masks")
@@ -170,8 +175,8 @@ class TrainConfig(Section):
 
     def to_document(self) -> dict[str, Any]:
         """As a file has it."""
-        document = self.model_dump(mode="json", exclude_none=True)
-        document[self.algorithm] = document.pop("settings")
+        document = self.model_dump(mode="json", exclude_none=True, exclude={"settings"})
+        document[self.algorithm] = with_none_in_words(self.settings.model_dump(mode="json"))
         document["environment"] |= document["environment"].pop("settings")
         return document
 
@@ -197,7 +202,7 @@ def read_config(document: Mapping[str, Any], source: str = "configuration") -> T
     model = getattr(import_module(module), name)
     settings = values.pop(str(algorithm), {})
     try:
-        values["settings"] = model.model_validate(settings)
+        values["settings"] = model.model_validate(without_words_for_none(settings))
     except ValidationError as error:
         raise InputError(f"{source}: {described(error, model, (str(algorithm),))}") from None
     try:
@@ -250,6 +255,18 @@ def _fields_at(model: type[BaseModel], place: tuple[int | str, ...]) -> dict[str
     if model is TrainConfig:
         fields |= dict.fromkeys(ALGORITHMS)
     return fields
+
+
+def with_none_in_words(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """For TOML, which cannot say that a setting is switched off: ``"none"`` instead of None."""
+    return {name: "none" if value is None else value for name, value in settings.items()}
+
+
+def without_words_for_none(settings: Any) -> Any:
+    """The opposite, for settings of an algorithm: none of them takes a text that reads so."""
+    if not isinstance(settings, Mapping):
+        return settings
+    return {name: None if value == "none" else value for name, value in settings.items()}
 
 
 def load_toml(path: Path) -> dict[str, Any]:

@@ -34,8 +34,8 @@ class Environments:
         return make_model(self.kind, **sources, settings=arguments)
 
     def _part(self, split: str) -> dict[str, Any]:
-        """Settings of one part of the jobs, unless a generator draws them or the user chose a part."""
-        return {} if self.draws or "split" in self.section.settings else {"split": split}
+        """Settings of one part of the jobs, unless a generator draws them."""
+        return {} if self.draws else {"split": split}
 
     def training(self, envs: int, **changes: Any) -> SchedulingVectorEnv:
         """Environments of one process; ``changes`` are settings of their own."""

@@ -5,7 +5,9 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpuyard.errors import InputError
@@ -32,6 +34,7 @@ class TrainingProcesses:
 
     def __init__(self, directory: Path, count: int, *, resume: bool) -> None:
         self._directory = directory
+        self._interrupted = False
         memory = os.memfd_create("gpuyard-gradients") if count > 1 else -1
         pairs = [socket.socketpair() for _ in range(count - 1)]
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -55,7 +58,8 @@ class TrainingProcesses:
         if resume:
             command.append("--resume")
         passed = [*sockets, memory] if memory >= 0 else []
-        with self._log(rank).open("ab") as log:
+        # Until it can deal with it, an interrupt shall not end a process: it is sent again and again.
+        with self._log(rank).open("wb") as log, _ignored(signal.SIGINT):
             return subprocess.Popen(
                 command,
                 env=os.environ | MALLOC | ONE_THREAD,
@@ -72,6 +76,8 @@ class TrainingProcesses:
         """None while any of them runs, then the worst of their exit codes."""
         codes = [process.poll() for process in self._processes]
         if any(code is None for code in codes):
+            if self._interrupted:
+                self._signal(signal.SIGINT)
             return None
         known = [code for code in codes if code is not None]
         # The first failure explains the others, which only lost their peer.
@@ -79,6 +85,7 @@ class TrainingProcesses:
 
     def interrupt(self) -> None:
         """Ask them to write a checkpoint and end."""
+        self._interrupted = True
         self._signal(signal.SIGINT)
 
     def kill(self) -> None:
@@ -115,3 +122,16 @@ class TrainingProcesses:
             if lines:
                 return lines[-20:]
         return []
+
+
+@contextmanager
+def _ignored(number: int) -> Iterator[None]:
+    """While a process is started that shall ignore a signal at first; only the main thread can say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)

@@ -14,7 +14,14 @@ from gpuyard.config import SimulationConfig
 from gpuyard.env.config import EnvConfig, read_settings
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write, check_directory
-from gpuyard.learn.config import described, load_toml, merged, toml_text
+from gpuyard.learn.config import (
+    described,
+    load_toml,
+    merged,
+    toml_text,
+    with_none_in_words,
+    without_words_for_none,
+)
 from gpuyard.learn.search import SearchProgress, SearchResult, search
 from gpuyard.learn.search_config import SearchConfig
 from gpuyard.learn.search_rule import RuleModel
@@ -53,7 +60,7 @@ class SearchRun:
         environment: dict[str, Any] = {"workload": self.source, "cluster": self.cluster_text}
         environment["simulation"] = self.simulation.model_dump(mode="json", exclude_defaults=True) or None
         stated = {name: value for name, value in environment.items() if value is not None}
-        search_table = self.search.model_dump(mode="json", exclude_none=True)
+        search_table = with_none_in_words(self.search.model_dump(mode="json"))
         return {"algorithm": "search", "environment": stated, "search": search_table}
 
 
@@ -78,7 +85,7 @@ def prepare_search(tables: Mapping[str, Any], file: Path | None) -> SearchRun:
     if training:
         raise InputError(f"training.{next(iter(training))} has no meaning for a search")
     try:
-        settings = SearchConfig.model_validate(own)
+        settings = SearchConfig.model_validate(without_words_for_none(own))
     except ValidationError as error:
         raise InputError(described(error, SearchConfig, ("search",))) from None
     source, cluster_text = environment.pop("workload", None), environment.pop("cluster", None)
@@ -131,7 +138,16 @@ def run_search(
             if progress:
                 progress(said)
 
-        result = search(run.workload, run.cluster, run.search, run.simulation, progress=note)
+        try:
+            result = search(run.workload, run.cluster, run.search, run.simulation, progress=note)
+        except InputError:  # nothing came of it: leave nothing
+            for name in (CONFIG, PROGRESS):
+                (directory / name).unlink()
+            directory.rmdir()
+            raise
+        except KeyboardInterrupt:
+            diary.write({"event": "stop", "reason": "interrupted", "step": 0})
+            raise
         for name in (BEST, LAST):
             write_model(directory / name, _model(run, result, result.best_rule))
         _write(directory / SUMMARY, json.dumps(result.summary(), indent=2) + "\n")

@@ -44,6 +44,16 @@ CONTROL_EVERY = 32
 """Steps of the environments between two occasions to write, validate or stop, for algorithms that have no
 rollouts."""
 RECORD_EVERY_S = 0.5
+COUNTERS = (
+    "step",
+    "vector_steps",
+    "elapsed_s",
+    "best_score",
+    "without_improvement",
+    "next_validation",
+    "validated_at",
+)
+"""What a checkpoint keeps of a worker itself."""
 
 
 class Worker:
@@ -71,6 +81,7 @@ class Worker:
         self.best_score: float | None = None
         self.without_improvement = 0
         self.next_validation = 0
+        self.validated_at = -1
         self.meters: dict[str, list[float]] = {}
         self.stop_asked = False
         self.parent = 0  # who started this; if it is gone, nobody waits for the run any more
@@ -96,14 +107,7 @@ class Worker:
         self.learner.restore(checkpoint.part(f"rank/{self.group.rank}/learner"))
         again = min(self.learner.keep_steps, document["vector_steps"])
         self.collector.restore(own["collector"], arrays, again, self.learner.observe)
-        for name in (
-            "step",
-            "vector_steps",
-            "elapsed_s",
-            "best_score",
-            "without_improvement",
-            "next_validation",
-        ):
+        for name in COUNTERS:
             setattr(self, name, document[name])
 
     def _enter_phase(self, phase: int) -> None:
@@ -121,14 +125,7 @@ class Worker:
         if not self.first:
             return
         whole = Checkpoint({"ranks": [], "phase": self.phase})
-        for name in (
-            "step",
-            "vector_steps",
-            "elapsed_s",
-            "best_score",
-            "without_improvement",
-            "next_validation",
-        ):
+        for name in COUNTERS:
             whole.document[name] = getattr(self, name)
         for rank, part in enumerate(parts):
             tensors = safetensors.torch.load(part)
@@ -160,11 +157,11 @@ class Worker:
             stats = self.learner.update(self._phase_step(), self.group.average)
             for name, value in (stats or {}).items():
                 self.meters.setdefault(name, []).append(value)
-            if self._may_control(stats):
+            if self._may_control():
                 reason = self._control()
         return reason
 
-    def _may_control(self, stats: dict[str, float] | None) -> bool:
+    def _may_control(self) -> bool:
         if not self.learner.at_boundary:
             return False
         return self.learner.keep_steps == 0 or self.vector_steps % CONTROL_EVERY == 0 or self._finished()
@@ -208,8 +205,9 @@ class Worker:
         if minutes is not None and self.elapsed_s >= 60 * minutes:
             over = True
         early = False
-        if self.step >= self.next_validation or over:
+        if self.step >= self.next_validation or (over and self.validated_at != self.step):
             early = self._validate()
+            self.validated_at = self.step
             while self.next_validation <= self.step:
                 self.next_validation += self.config.every_steps
         if over:
@@ -225,8 +223,9 @@ class Worker:
         training = self.config.training
         judgement = self._validation.run(self.network.state_dict())
         best = self.best_score
-        better = best is None or judgement.score > best + training.least_improvement
-        self.without_improvement = 0 if better else self.without_improvement + 1
+        better = best is None or judgement.score > best
+        clearly = best is None or judgement.score > best + training.least_improvement
+        self.without_improvement = 0 if clearly else self.without_improvement + 1
         model = model_of(self.config, self.collector.env.model, self.network, self.step, judgement)
         write_model(self.directory / LAST, model)
         if better:
@@ -353,6 +352,8 @@ def _train(directory: Path, group: ProcessGroup, resume: bool, parent: int) -> i
         reason = "nan"
         if worker.first:
             _save_diagnosis(directory, worker, error)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # asked again, it is ending already
     if diary is not None:
         diary.write({"event": "stop", "reason": reason, "step": worker.step, "elapsed_s": worker.elapsed_s})
     return {"interrupted": EXIT_INTERRUPTED, "nan": EXIT_NOT_FINITE}.get(reason, 0)
