@@ -29,7 +29,8 @@ STEPS = 60 * ENVS * ROLLOUT
 CHECKS = (20 * ENVS * ROLLOUT, STEPS)
 SEEDS = (0, 1, 2)
 TASK: dict[str, Any] = {
-    "generator": {"preset": "demo", "jobs": 48, "load": 3.0},
+    "generator": {"preset": "demo", "jobs": 48, "load": 2.0},
+    "cluster": "2x8",
     "window": 8,
     "tokens": "classes",
     "lookahead": "off",
@@ -118,9 +119,8 @@ def test_learning_curves_are_on_par() -> None:
     torch.set_num_threads(1)
     own = np.array([ours(seed) for seed in SEEDS])
     peer = np.array([theirs(seed) for seed in SEEDS])
-    model = make_model(
-        "select-job", None, TASK["generator"], None, None, {k: v for k, v in TASK.items() if k != "generator"}
-    )
+    settings = {name: value for name, value in TASK.items() if name not in ("generator", "cluster")}
+    model = make_model("select-job", None, TASK["generator"], TASK["cluster"], None, settings)
     rules = {
         name: float(run_episodes(model, HELD_OUT, name).returns.mean())
         for name in ("fifo+greedy", "sjf+greedy")
