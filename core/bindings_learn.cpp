@@ -19,6 +19,7 @@ namespace {
 
 using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using MaskArray = nb::ndarray<const std::int8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using MaskBatch = nb::ndarray<const std::int8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 template <class Enum, std::size_t N>
 Enum from_name(const std::array<Named<Enum>, N>& table, const std::string& name) {
@@ -67,11 +68,13 @@ struct BoundNetwork {
     std::shared_ptr<const Network> network;
     Scratch scratch;
 
-    NetworkInput input(const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const MaskArray& mask) const {
+    // The first of `count` environments.
+    template <class Mask>
+    NetworkInput input(const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const Mask& mask, std::size_t count = 1) const {
         const NetworkSizes& sizes = network->sizes();
-        const auto check = [](std::size_t has, std::size_t expected, const char* name) {
-            if (has != expected)
-                throw std::invalid_argument(std::string(name) + " has " + std::to_string(has) + " entries; expected " + std::to_string(expected));
+        const auto check = [&](std::size_t has, std::size_t expected, const char* name) {
+            if (has != count * expected)
+                throw std::invalid_argument(std::string(name) + " has " + std::to_string(has) + " entries; expected " + std::to_string(count * expected));
         };
         check(jobs.size(), sizes.rows * sizes.job_columns, "jobs");
         check(nodes.size(), sizes.tokens * sizes.node_columns, "nodes");
@@ -80,6 +83,26 @@ struct BoundNetwork {
         return {jobs.data(), nodes.data(), globals.data(), mask.data()};
     }
 };
+
+template <class T>
+nb::object shaped(std::vector<T> values, std::initializer_list<std::size_t> shape) {
+    auto* owned = new std::vector<T>(std::move(values));
+    nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), shape, owner));
+}
+
+nb::tuple forward_batch(BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const MaskBatch& masks) {
+    const std::size_t count = masks.shape(0);
+    const NetworkSizes& sizes = self.network->sizes();
+    NetworkInput input = self.input(jobs, nodes, globals, masks, count);
+    std::vector<float> logits(count * sizes.actions), values(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        self.network->forward(input, logits.data() + i * sizes.actions, &values[i], self.scratch);
+        input = {input.jobs + sizes.rows * sizes.job_columns, input.nodes + sizes.tokens * sizes.node_columns,
+                 input.globals + sizes.global_columns, input.mask + sizes.actions};
+    }
+    return nb::make_tuple(shaped(std::move(logits), {count, sizes.actions}), to_numpy(std::move(values)));
+}
 
 void bind_network(nb::module_& m) {
     nb::class_<BoundNetwork>(m, "Network")
@@ -93,6 +116,9 @@ void bind_network(nb::module_& m) {
             self.network->forward(self.input(jobs, nodes, globals, mask), logits.data(), &value, self.scratch);
             return nb::make_tuple(to_numpy(std::move(logits)), value);
         }, "jobs"_a, "nodes"_a, "globals"_a, "mask"_a)
+        .def("forward_batch", [](BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const MaskBatch& masks) {
+            return forward_batch(self, jobs, nodes, globals, masks);
+        }, "jobs"_a, "nodes"_a, "globals"_a, "masks"_a)
         .def("choose", [](BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const MaskArray& mask) {
             return self.network->choose(self.input(jobs, nodes, globals, mask), self.scratch);
         }, "jobs"_a, "nodes"_a, "globals"_a, "mask"_a);
@@ -112,13 +138,6 @@ std::vector<Episode> episodes_of(const std::vector<GivenEpisode>& given) {
         episodes.push_back(source.at(row));
     }
     return episodes;
-}
-
-template <class T>
-nb::object shaped(std::vector<T> values, std::initializer_list<std::size_t> shape) {
-    auto* owned = new std::vector<T>(std::move(values));
-    nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), shape, owner));
 }
 
 bool interrupted_by_user() {

@@ -304,6 +304,13 @@ class Network:
         globals: NDArray[np.float32],
         mask: NDArray[np.int8],
     ) -> tuple[NDArray[np.float32], float]: ...
+    def forward_batch(
+        self,
+        jobs: NDArray[np.float32],
+        nodes: NDArray[np.float32],
+        globals: NDArray[np.float32],
+        masks: NDArray[np.int8],
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
     def choose(
         self,
         jobs: NDArray[np.float32],

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
+from gpuyard.learn.acting import Actor
 from gpuyard.learn.collector import Arrays, Transition
 from gpuyard.learn.learner import (
     Average,
@@ -198,8 +199,10 @@ class PPO:
     @torch.no_grad()
     def act(self, observation: Arrays, step: int) -> NDArray[Any]:
         """Draw actions from the policy."""
+        if self._filled == 0:
+            self._actor = Actor(self._network, self.setup.device)
         seen = to_tensors(observation, self.setup.device)
-        logits, values = self._network(seen)
+        logits, values = self._actor(observation)
         mask = seen["mask"]
         if self.setup.sizes.ranks_hosts:
             if self._filled == 0:
@@ -228,11 +231,11 @@ class PPO:
         self._outcome["terminated"][at] = transition.terminated
         self._outcome["ended"][at] = transition.terminated | transition.truncated
         if len(transition.ended):
-            _, values = self._network(to_tensors(transition.last_observation, self.setup.device))
+            _, values = self._actor(transition.last_observation)
             self._outcome["cut_values"][at][transition.ended] = values.cpu().numpy()
         self._filled += 1
         if self._filled == self.config.rollout_steps:
-            _, self._last_values = self._network(to_tensors(transition.next_observation, self.setup.device))
+            _, self._last_values = self._actor(transition.next_observation)
 
     # --- Learning ---
 
@@ -251,7 +254,7 @@ class PPO:
             kl = 0.0
             parts = self._minibatches(len(batch["actions"]))
             for part in parts:
-                chosen = {name: tensor[part] for name, tensor in batch.items()}
+                chosen = {name: tensor.index_select(0, part.to(tensor.device)) for name, tensor in batch.items()}
                 stats = self._step(chosen, self.config.entropy.at(progress), average)
                 updates += 1
                 for name, value in stats.items():
