@@ -4,9 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 CORE := CMakeLists.txt pyproject.toml $(wildcard core/*)
+BROWSER := which chromium > /dev/null 2>&1 || which chromium-browser > /dev/null 2>&1 || which google-chrome > /dev/null 2>&1
 CORES := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: setup demo test test-slow lint bench sanitize clean
+TRACES ?=
+
+.PHONY: setup demo test test-slow lint bench results results-check sanitize clean
 
 setup: $(VENV)/built
 
@@ -27,6 +30,7 @@ demo: setup
 	@$(BIN)/gpuyard demo
 
 test: setup
+	@$(BROWSER) || echo "No chromium on PATH: the tests in a browser are skipped (Debian: apt-get install chromium)"
 	@$(BIN)/python -m pytest -n $(CORES) -m "not slow"
 
 test-slow: setup
@@ -39,6 +43,15 @@ lint: setup
 
 bench: setup
 	@$(BIN)/gpuyard bench
+
+# All experiments of docs/results.md, then that page. Takes hours; the second time it goes on where it stopped.
+results: setup
+	@$(BIN)/gpuyard experiments run $(if $(TRACES),--traces $(TRACES))
+	@$(BIN)/gpuyard experiments page
+
+# The models that come with gpuyard, evaluated again and compared with the figures on their cards.
+results-check: setup
+	@$(BIN)/gpuyard experiments check $(if $(TRACES),--traces $(TRACES))
 
 # The core with AddressSanitizer and UndefinedBehaviorSanitizer, under the fast tests.
 SANITIZED := build/sanitize

@@ -7,6 +7,7 @@ on nothing may pass that job. No name of the form ORDER+BACKFILL/PLACEMENT says 
 from typing import Any
 
 import gpuyard as gy
+from gpuyard.workload import SynthConfig
 
 
 class GreedyUntilLate:
@@ -36,7 +37,7 @@ class GreedyUntilLate:
 
 def main() -> None:
     """Compare it with the two policies that it lies between."""
-    jobs = gy.synthesize(gy.SynthConfig(jobs=2_000, cluster_gpus=64, load=0.95))
+    jobs = gy.synthesize(SynthConfig(jobs=2_000, cluster_gpus=64, load=0.95))
     results = [gy.simulate(jobs, "8x8", policy) for policy in ("fifo", "fifo+greedy")]
     results.append(gy.simulate(jobs, "8x8", GreedyUntilLate(patience_s=4 * 3600.0)))
     for result in results:

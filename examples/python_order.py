@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import gpuyard as gy
+from gpuyard.workload import SynthConfig
 
 
 @gy.register("order", "patient-sjf")
@@ -19,7 +20,7 @@ def patient_sjf(queue: dict[str, Any]) -> Any:
 
 def main() -> None:
     """Compare it with sjf: the mean says one thing, the longest wait another."""
-    jobs = gy.synthesize(gy.SynthConfig(jobs=3_000, cluster_gpus=64, load=0.95))
+    jobs = gy.synthesize(SynthConfig(jobs=3_000, cluster_gpus=64, load=0.95))
     for policy in ("sjf+easy", "patient-sjf+easy"):
         metrics = gy.simulate(jobs, "8x8", policy).metrics()
         mean_s, longest_s = metrics["mean_wait_s"], metrics["max_wait_s"]

@@ -8,6 +8,7 @@ Without arguments it makes up a log of 5,000 jobs for 16 nodes of 8 GPUs.
 import sys
 
 import gpuyard as gy
+from gpuyard.workload import SynthConfig
 
 
 def main(path: str | None = None, cluster: str = "16x8") -> None:
@@ -15,7 +16,7 @@ def main(path: str | None = None, cluster: str = "16x8") -> None:
     if path:
         jobs = gy.read_workload(path)
     else:
-        jobs = gy.synthesize(gy.SynthConfig(jobs=5_000, cluster_gpus=128, overestimation=3.0))
+        jobs = gy.synthesize(SynthConfig(jobs=5_000, cluster_gpus=128, overestimation=3.0))
     # "requested": policies are told what users asked for, as in production. A log may have no requests.
     has_requests = jobs.frame["estimate_s"].null_count() < len(jobs)
     config = gy.SimulationConfig(estimates="requested" if has_requests else "exact", oversize="drop")

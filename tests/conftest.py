@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# Tests run in as many processes as there are cores; threads of torch on top of these only wait.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -10,12 +10,16 @@ import polars as pl
 import pytest
 
 from differential.env_cases import COLUMNS
-from gpuyard.cluster import Cluster
+from gpuyard.cluster import Cluster, GpuType
 from gpuyard.env import SchedulingEnv
 from gpuyard.workload import Workload, make_workload
 from reference_simulator import Job
 
 Choose = Callable[[SchedulingEnv, Any], Any]
+FAST_AND_SLOW = (
+    GpuType(name="fast", speed=2.0, idle_w=40, peak_w=400),
+    GpuType(name="slow", speed=0.7, idle_w=10, peak_w=70),
+)
 
 JOB_MODES: tuple[dict[str, Any], ...] = (
     {"step_mode": "instant"},

@@ -60,6 +60,11 @@ def without_telling_columns() -> list[Case]:
     return [(config, sizes) for sizes in few + none for config in configs if suits(config, sizes)]
 
 
+def all_cases() -> list[Case]:
+    """Both."""
+    return cases() + without_telling_columns()
+
+
 def name_of(case: Case) -> str:
     config, sizes = case
     return (

@@ -11,21 +11,17 @@ from torch import Tensor, nn
 from gpuyard.learn.collector import Collector, Transition
 from gpuyard.learn.group import ProcessGroup
 from gpuyard.learn.learner import Learner, Setup
+from gpuyard.learn.networks import make_network
 from gpuyard.learn.replay import Batch
 from gpuyard.learn.schedules import Schedule
+from gpuyard.network.config import NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 
 ACTIONS = 3
-SIZES = NetworkSizes(
-    kind="select-job",
-    rows=2,
-    job_columns=1,
-    tokens=1,
-    node_columns=1,
-    global_columns=1,
-    pools=1,
-    actions=ACTIONS,
-)
+_ONE_EACH = dict.fromkeys(("job_columns", "tokens", "node_columns", "global_columns", "pools"), 1)
+SIZES = NetworkSizes(kind="select-job", rows=2, actions=ACTIONS, **_ONE_EACH)
+REPLAY = {"learning_starts": 40, "batch_size": 16, "capacity": 60, "target_share": 0.1}
+"""Settings of algorithms with a replay buffer under which they learn after a few steps."""
 
 
 class Table(nn.Module):
@@ -128,6 +124,29 @@ def setup_of(sizes: NetworkSizes, envs: int, **changes: Any) -> Setup:
         "group": ProcessGroup(0, 1),
     }
     return Setup(**values | changes)
+
+
+def small_learner(
+    algorithm: Any, config: Any, sizes: NetworkSizes = SIZES, envs: int = 4, **changes: Any
+) -> Any:
+    """A learner with a network of 8 numbers a layer.
+
+    Args:
+        algorithm: Its class.
+        config: The class of its settings.
+        sizes: Of the environment.
+        envs: How many of it.
+        changes: Settings, among them ``seed`` and ``accumulate`` of the run.
+    """
+    setup = {name: changes.pop(name) for name in ("seed", "accumulate") if name in changes}
+    network = make_network(NetworkConfig(kind="mlp", width=8), sizes, seed=3)
+    return algorithm(network, config(**changes), setup_of(sizes, envs, **setup))
+
+
+def show_steps(learner: Learner, steps: int = 12) -> None:
+    """Let a learner of four environments see so many steps."""
+    for t in range(steps):
+        learner.observe(step([t, t + 1, t + 2, t + 3], [1.0, 2.0, 3.0, 4.0]))
 
 
 def alone(_: Iterable[nn.Parameter]) -> None:

@@ -20,12 +20,14 @@ OWN: dict[str, dict[str, Any]] = {
     "clone": {"rollout_steps": 16, "minibatch": 32},
     "d3qn": {"capacity": 512, "batch_size": 16, "learning_starts": 64, "train_every": 2},
     "sac": {"capacity": 512, "batch_size": 16, "learning_starts": 64, "train_every": 2},
+    "evolve": {"generations": 40, "population": 8, "episodes": 8},
 }
 
 
 def tiny_config(algorithm: str, **tables: Any) -> TrainConfig:
     """A run of seconds."""
-    return read_config(merged({"algorithm": algorithm, **TINY, algorithm: OWN[algorithm]}, tables))
+    rule = {"rule": {"score": {"estimate": -1.0}}} if algorithm == "evolve" else {}
+    return read_config(merged({"algorithm": algorithm, **TINY, **rule, algorithm: OWN[algorithm]}, tables))
 
 
 def begin(directory: Path, config: TrainConfig, *, resume: bool = False) -> TrainingProcesses:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from gpuyard.cluster import Cluster, parse_cluster
     from gpuyard.config import SimulationConfig
     from gpuyard.errors import InputError
+    from gpuyard.evaluate import compare
     from gpuyard.registry import register
     from gpuyard.simulate import SimulationResult, simulate
     from gpuyard.workload import (
-        SynthConfig,
         Workload,
         make_workload,
         read_workload,
@@ -32,9 +32,9 @@ __all__ = [
     "InputError",
     "SimulationConfig",
     "SimulationResult",
-    "SynthConfig",
     "Workload",
     "__version__",
+    "compare",
     "make_workload",
     "parse_cluster",
     "read_workload",
@@ -50,8 +50,8 @@ _HOMES = {
     "InputError": "errors",
     "SimulationConfig": "config",
     "SimulationResult": "simulate",
-    "SynthConfig": "workload",
     "Workload": "workload",
+    "compare": "evaluate",
     "make_workload": "workload",
     "parse_cluster": "cluster",
     "read_workload": "workload",

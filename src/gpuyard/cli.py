@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from gpuyard.cli_env import env_app
+from gpuyard.cli_evaluate import evaluate
+from gpuyard.cli_export import export
+from gpuyard.cli_experiments import experiments_app
 from gpuyard.cli_parts import (
     ClusterText,
     Flag,
@@ -24,6 +27,7 @@ from gpuyard.cli_parts import (
     print_note,
 )
 from gpuyard.cli_policies import explain, policies_app
+from gpuyard.cli_report import report
 from gpuyard.cli_runs import runs_app
 from gpuyard.cli_train import train
 from gpuyard.cli_workload import workload_app
@@ -56,8 +60,12 @@ app.command(workload_app)
 app.command(policies_app)
 app.command(env_app)
 app.command(runs_app)
+app.command(experiments_app)
 app.command(explain, sort_key=3)
 app.command(train, sort_key=4)
+app.command(export, sort_key=4)
+app.command(evaluate, sort_key=4)
+app.command(report, sort_key=4)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

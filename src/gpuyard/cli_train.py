@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from gpuyard.cli_parts import Flag, Json, open_console, print_json
+from gpuyard.cli_parts import Flag, Json, one_line, open_console, print_json
 from gpuyard.errors import InputError
+from gpuyard.run_files import FOLDER
 
 if TYPE_CHECKING:
     from gpuyard.learn.config import TrainConfig
 
-RUNS = Path("runs")
+RUNS = Path(FOLDER)
 
 
 def train(
-    algorithm: Annotated[str | None, Parameter(help="ppo, d3qn, sac, clone or search.")] = None,
+    algorithm: Annotated[str | None, Parameter(help="ppo, d3qn, sac, clone, evolve or search.")] = None,
     /,
     *settings: Annotated[
         str,
@@ -67,9 +68,11 @@ def train(
             raise InputError(
                 "--resume goes on with a run as it was set up; only --minutes can be given with it"
             )
-        return _run(resume, None, minutes, json)
+        from gpuyard.runs import find_directory
+
+        return _run(find_directory(resume), None, minutes, json)
     if algorithm is None:
-        raise InputError("which algorithm? gpuyard train ppo, d3qn, sac, clone or search")
+        raise InputError("which algorithm? gpuyard train ppo, d3qn, sac, clone, evolve or search")
     tables = parse_options(settings)
     environment = {name: value for name, value in (("workload", workload), ("cluster", cluster)) if value}
     for table, values in (("training", training), ("environment", environment)):
@@ -81,12 +84,13 @@ def train(
         if preset or init_from or check:
             raise InputError("--preset, --init-from and --check are not for a search")
         return search_command(tables, config, out or next_directory("search"), json)
-    from gpuyard.learn.settings import assemble
+    from gpuyard.learn.settings import assemble, replaced_in_words
 
     resolved = assemble(algorithm, tables, preset=preset, file=config, init_from=init_from)
     if check:
         return _check(resolved, json)
-    return _run(out or next_directory(algorithm), resolved, None, json)
+    replaced = replaced_in_words(preset, algorithm, tables, config) if preset else ""
+    return _run(out or next_directory(algorithm), resolved, None, json, [replaced] if replaced else [])
 
 
 def parse_options(tokens: Sequence[str]) -> dict[str, Any]:
@@ -135,16 +139,24 @@ def next_directory(algorithm: str) -> Path:
     return RUNS / f"{algorithm}-{number}"
 
 
-def _run(directory: Path, config: TrainConfig | None, minutes: float | None, json: bool) -> int:
+def _run(
+    directory: Path, config: TrainConfig | None, minutes: float | None, json: bool, notes: Sequence[str] = ()
+) -> int:
+    from gpuyard.learn.exit_codes import FAILED
+    from gpuyard.learn.launch import TrainingFailedError
     from gpuyard.runs import open_run
     from gpuyard.terminal import errors
     from gpuyard.training import continue_run, in_words, start_run
 
     console = errors()
-    if config is not None:
-        code = start_run(directory, config, console)
-    else:
-        code = continue_run(directory, console, minutes)
+    try:
+        if config is not None:
+            code = start_run(directory, config, console, notes)
+        else:
+            code = continue_run(directory, console, minutes)
+    except TrainingFailedError as error:
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
+        return FAILED
     run = open_run(directory)
     if json:
         from gpuyard.cli_runs import run_document
@@ -152,17 +164,17 @@ def _run(directory: Path, config: TrainConfig | None, minutes: float | None, jso
         print_json(run_document(run))
         return code
 
-    open_console().print(in_words(run))
+    open_console().print(in_words(run), soft_wrap=True)  # commands are there to be copied
     return code
 
 
 def _check(config: TrainConfig, json: bool) -> int:
-    from gpuyard.learn.check import check_training, report
+    from gpuyard.learn.check import CHECK_S, check_training, report
 
-    print("training on one window for a while ...", file=sys.stderr)
+    print(f"Training on one window again and again: takes about {CHECK_S:.0f} s.", file=sys.stderr)
     result = check_training(config)
     if json:
         print_json(result.document())
     else:
-        open_console().print(report(result))
+        open_console().print(report(result), soft_wrap=True)
     return 0 if result.passed else 1

@@ -11,46 +11,57 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from gpuyard.learn.final_test import FinalTest
+    from gpuyard.evaluate import Comparison
 
 METRIC = "mean_bounded_slowdown"
 SHOWN = (METRIC, "mean_jct_s", "p99_wait_s", "max_wait_s")
 WINDOWS = 96
 USUAL = "sjf+easy/consolidate"
+LEARNED = "learned"
 
 
 @dataclass(frozen=True)
 class DemoTraining:
-    """A trained policy and its test."""
+    """A trained policy and its test.
+
+    Attributes:
+        run: How it was trained.
+        test: What it and heuristics reached on test draws; the reference is the heuristic that was best in
+            validation.
+        policy: Name of the trained policy in the test.
+    """
 
     run: Run
-    test: "FinalTest"
+    test: "Comparison"
+    policy: str
+
+    @property
+    def rival(self) -> str:
+        """The heuristic that was best in validation."""
+        assert self.test.reference is not None
+        return self.test.reference
 
     def words(self) -> list[str]:
         """Whether the learned policy won, by how much, and at what price."""
-        gain, low, high = self.test.difference()
-        rival = self.test.rival
-        own, other = (float(self.test.numbers(name).mean()) for name in ("learned", rival))
-        if high < 0:
-            verdict = f"The learned policy won: {-100 * gain:.0f} % lower mean bounded slowdown than {rival}"
-        elif low > 0:
-            verdict = f"The learned policy lost: {100 * gain:.0f} % higher mean bounded slowdown than {rival}"
-        else:
-            verdict = f"A tie: {100 * gain:+.1f} % mean bounded slowdown against {rival}"
-        results = self.test.results
-        jct = [float(results[name].metrics["mean_jct_s"].mean()) for name in ("learned", rival)]
-        worst = [float(results[name].metrics["p99_wait_s"].mean()) for name in ("learned", rival)]
-        count = len(results[rival].names)
-        usual, usual_low, usual_high = self.test.difference(USUAL)
+        found = self.test.difference(self.policy, metric=METRIC)
+        rival, size = self.rival, abs(100 * found.ratio)
+        verdict = {
+            "better": f"The learned policy won: {size:.0f} % lower mean bounded slowdown than {rival}",
+            "worse": f"The learned policy lost: {size:.0f} % higher mean bounded slowdown than {rival}",
+            "tie": f"A tie: {100 * found.ratio:+.1f} % mean bounded slowdown against {rival}",
+        }[found.verdict]
+        jct = self.test.difference(self.policy, metric="mean_jct_s")
+        worst = self.test.difference(self.policy, metric="p99_wait_s")
+        usual = self.test.difference(self.policy, USUAL, METRIC)
         return [
-            f"{verdict}, the best heuristic on validation draws ({number(own)} against "
-            f"{number(other)}; 95 % interval {100 * low:+.0f} to {100 * high:+.0f} %), on {count} draws of "
-            "jobs that neither had seen.",
-            f"Beside it: mean completion time {duration(jct[0])} against {duration(jct[1])} "
-            f"({100 * (jct[0] / jct[1] - 1):+.1f} %), and one job in a hundred waits {duration(worst[0])} or "
-            f"longer, against {duration(worst[1])}.",
+            f"{verdict}, the best heuristic on validation draws ({number(found.own)} against "
+            f"{number(found.other)}; 95 % interval {100 * found.low:+.0f} to {100 * found.high:+.0f} %), on "
+            f"{len(self.test.setting.windows)} draws of jobs that neither had seen.",
+            f"Beside it: mean completion time {duration(jct.own)} against {duration(jct.other)} "
+            f"({100 * jct.ratio:+.1f} %), and one job in a hundred waits {duration(worst.own)} or "
+            f"longer, against {duration(worst.other)}.",
             f"Against {USUAL}, what many clusters would try first, its mean bounded slowdown is "
-            f"{100 * usual:+.0f} % ({100 * usual_low:+.0f} to {100 * usual_high:+.0f} %).",
+            f"{100 * usual.ratio:+.0f} % ({100 * usual.low:+.0f} to {100 * usual.high:+.0f} %).",
         ]
 
     def table(self) -> "Table":
@@ -61,25 +72,28 @@ class DemoTraining:
         table.add_column("policy")
         for name in ("mean bounded slowdown", "mean completion", "p99 wait", "max wait"):
             table.add_column(name, justify="right")
-        order = sorted(self.test.results, key=lambda name: float(self.test.numbers(name).mean()))
-        for name in order:
-            means = {metric: float(self.test.results[name].metrics[metric].mean()) for metric in SHOWN}
-            times = (duration(means[metric]) for metric in SHOWN[1:])
-            table.add_row(name, number(means[METRIC]), *times, style="bold" if name == "learned" else "")
+        for name in self.test.ranking(METRIC):
+            means = [self.test.mean(name, metric) for metric in SHOWN]
+            own = name == self.policy
+            times = (duration(mean) for mean in means[1:])
+            table.add_row(LEARNED if own else name, number(means[0]), *times, style="bold" if own else "")
         return table
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        gain, low, high = self.test.difference()
+        found = self.test.difference(self.policy, metric=METRIC)
         return {
             "run": str(self.run.directory),
-            "rival": self.test.rival,
-            "draws": len(self.test.results[self.test.rival].names),
-            "difference": gain,
-            "interval": [low, high],
+            "rival": self.rival,
+            "draws": len(self.test.setting.windows),
+            "difference": found.ratio,
+            "interval": [found.low, found.high],
             "results": [
-                {"policy": name, "metrics": {metric: float(r.metrics[metric].mean()) for metric in SHOWN}}
-                for name, r in self.test.results.items()
+                {
+                    "policy": LEARNED if entry.name == self.policy else entry.name,
+                    "metrics": {metric: self.test.mean(entry.name, metric) for metric in SHOWN},
+                }
+                for entry in self.test.policies
             ],
         }
 
@@ -90,7 +104,7 @@ def train_and_test(directory: Path, minutes: float, console: "Console") -> DemoT
     Raises:
         InputError: if learning is not installed, or the directory is taken.
     """
-    from gpuyard.learn.final_test import final_test
+    from gpuyard.evaluate import evaluate_run
     from gpuyard.learn.settings import assemble
     from gpuyard.training import start_run
 
@@ -101,4 +115,5 @@ def train_and_test(directory: Path, minutes: float, console: "Console") -> DemoT
     best = run.best_heuristic()
     heuristics = config.validation.heuristics
     rival = best[0] if best else heuristics[0]
-    return DemoTraining(run, final_test(directory, heuristics, rival, WINDOWS))
+    test = evaluate_run(directory, heuristics, WINDOWS, metric=METRIC, against=rival, all_heuristics=False)
+    return DemoTraining(run, test, str(directory))

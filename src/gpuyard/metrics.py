@@ -135,7 +135,7 @@ def compute_breakdown(workload: Workload, cluster: Cluster, schedule: Schedule, 
     Raises:
         InputError: for another ``by``.
     """
-    labels, code = _classify(workload.frame, by)
+    labels, code = classify(workload.frame, by)
     jobs, system = join(workload, cluster, schedule)
     energy = Energy(system)  # no class has any of its own
     submitted = np.bincount(code, minlength=len(labels))
@@ -154,7 +154,7 @@ def compute_breakdown(workload: Workload, cluster: Cluster, schedule: Schedule, 
     )
 
 
-def _classify(frame: pl.DataFrame, by: str) -> tuple[list[str], Ints]:
+def classify(frame: pl.DataFrame, by: str) -> tuple[list[str], Ints]:
     """The classes that occur, in order, and the number of each job's class."""
     if by == "priority":
         values, code = np.unique(frame["priority"].to_numpy(), return_inverse=True)

@@ -138,6 +138,11 @@ class _Names:
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
+def past_jobs(workload: Workload, history: Workload) -> Past:
+    """Finished jobs as the core takes them beside the jobs of a workload."""
+    return _Names(workload, history).past(history)
+
+
 def _numbers(first: list[str], columns: list[pl.Series]) -> dict[str, int]:
     names = dict.fromkeys(first)
     for column in columns[1:]:

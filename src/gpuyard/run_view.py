@@ -56,6 +56,7 @@ class TrainingView:
         *,
         directory: str | Path | None = None,
         hint: str = "",
+        about: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make a view; nothing is shown before it is entered.
@@ -66,12 +67,14 @@ class TrainingView:
             limit_s: Time after which it ends, if there is such a limit.
             directory: The run's.
             hint: A line below the panel, such as what Ctrl-C does.
+            about: Lines that are told once the run has begun, such as what it trains on.
             clock: Seconds, for the time between plain lines.
         """
         self._console, self._clock = console, clock
         self._total_steps, self._limit_s = total_steps, limit_s
         self._directory = "" if directory is None else str(directory)
         self.hint = hint
+        self._about = tuple(about)
         self._live: Any = None
         self._last_line = self._last_record = self._last_refresh = clock()
         self.restart()
@@ -103,12 +106,23 @@ class TrainingView:
 
     def update(self, records: Sequence[Record]) -> None:
         """Take in records and show what has become of the run."""
-        for record in records:
+        last = {record["event"]: index for index, record in enumerate(records)}
+        for index, record in enumerate(records):
             self.story.add(record)
-        if not self._console.is_terminal:
-            self._print_lines(records)
-        elif self._live is not None:
+            if record["event"] in ("start", "resume"):
+                self._tell_about()
+            if not self._console.is_terminal:
+                self._print_line(record, is_last=last[record["event"]] == index)
+        if self._live is not None:
             self._refresh(records)
+
+    def _tell_about(self) -> None:
+        for line in self._about:
+            if self._live is None:
+                self._print(line)
+            else:
+                self._console.print(line, soft_wrap=True)
+        self._about = ()
 
     def _refresh(self, records: Sequence[Record]) -> None:
         now = self._clock()
@@ -127,16 +141,14 @@ class TrainingView:
 
         return training_panel(self._console, self.story, self._directory, self.hint)
 
-    def _print_lines(self, records: Sequence[Record]) -> None:
-        validations = [record for record in records if record["event"] == "validation"]
-        for record in records:
-            told = record["event"] in ("start", "resume", "stop") or record in validations[-1:]
-            if told:
-                self._print(_event_line(record, self.story, self._directory))
-        now = self._clock()
-        if any(record["event"] == "update" for record in records) and now - self._last_line >= LINE_EVERY_S:
+    def _print_line(self, record: Record, *, is_last: bool) -> None:
+        """Of records that come at once, the last validation and the last update are told."""
+        event, now = record["event"], self._clock()
+        if event == "update" and is_last and now - self._last_line >= LINE_EVERY_S:
             self._last_line = now
             self._print(_update_line(self.story))
+        elif event in ("start", "resume", "stop") or (event == "validation" and is_last):
+            self._print(_event_line(record, self.story, self._directory))
 
     def _print(self, line: str) -> None:
         # Console.print would break lines at 80 columns, which programs that read a log do not expect.

@@ -1,5 +1,6 @@
 """Training runs: a run is one directory, and its files are all there is to know about it."""
 
+import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,24 +11,28 @@ from typing import Any, Literal, cast
 from gpuyard.errors import InputError
 from gpuyard.progress import Progress, ProgressWriter, Record, is_being_written, printable, read_progress
 from gpuyard.registry import suggest
+from gpuyard.run_files import CHECKPOINT, CONFIG, DIAGNOSIS, FOLDER, MODELS, PROGRESS
 
 __all__ = [
+    "CHECKPOINT",
+    "CONFIG",
+    "DIAGNOSIS",
+    "FOLDER",
+    "MODELS",
+    "PROGRESS",
     "Progress",
     "ProgressWriter",
     "Run",
     "Validation",
+    "find_directory",
     "find_runs",
     "open_run",
     "read_progress",
     "run_directories",
 ]
 
-FOLDER = "runs"
-"""Where runs are kept unless one says otherwise."""
-CONFIG, PROGRESS, CHECKPOINT = "config.toml", "progress.jsonl", "checkpoint.safetensors"
-MODELS = ("best.safetensors", "last.safetensors")
-"""Models of a run, the preferred one first."""
-DIAGNOSIS = "diagnosis.json"
+MOST_LISTED = 12
+"""Names of runs in a message, at most."""
 POLICY = "policy"
 """What a validation calls the policy that is being trained."""
 
@@ -197,7 +202,7 @@ def open_run(directory: str | Path) -> Run:
     Raises:
         InputError: if there is no such directory, it holds no run, or a file of it is malformed.
     """
-    path = _find(directory)
+    path = find_directory(directory)
     config = _read_config(path / CONFIG)
     diary = path / PROGRESS
     if not diary.is_file():
@@ -213,18 +218,35 @@ def open_run(directory: str | Path) -> Run:
     return Run(path, config, progress, _state(progress, running))
 
 
-def _find(directory: str | Path) -> Path:
+def find_directory(directory: str | Path) -> Path:
+    """The directory of a run, which need not hold one. A bare name is looked for in ``runs`` too.
+
+    Raises:
+        InputError: if there is none, with what is close to the name, else the runs there are.
+    """
     path = Path(directory)
     if path.is_dir():
         return path
     if path.is_file():
         raise InputError(f"{directory}: is a file; give the directory of a run")
-    bare = path.name == str(directory)
-    if bare and (Path(FOLDER) / path).is_dir():
-        return Path(FOLDER) / path
-    known = {one.name: one for one in run_directories(FOLDER)} if bare and Path(FOLDER).is_dir() else {}
-    close = suggest(path.name, known) if known else "; gpuyard runs list FOLDER shows the runs in a folder"
-    raise InputError(f"{directory}: there is no such directory{close}")
+    bare, folder = path.name == str(directory), Path(FOLDER)
+    if bare and (folder / path).is_dir():
+        return folder / path
+    there = run_directories(folder) if folder.is_dir() else []
+    places = f"{directory} and {folder / path}" if bare else str(directory)
+    said = _runs_like(path.name if bare else str(path), [one.name if bare else str(one) for one in there])
+    raise InputError(f"{directory}: there is no such directory (looked for {places}); {said}")
+
+
+def _runs_like(name: str, runs: Sequence[str]) -> str:
+    """Those with a name that is close, else those there are."""
+    if not runs:
+        return f"there are no runs in {Path(FOLDER).resolve()}"
+    if len(runs) <= MOST_LISTED:
+        return suggest(name, dict.fromkeys(runs)).removeprefix("; ").replace("known:", "runs there are:")
+    close = difflib.get_close_matches(name, runs, n=2)
+    listed = f"gpuyard runs list {FOLDER} shows the {len(runs)} runs there are"
+    return f"did you mean {' or '.join(map(repr, close))}?" if close else listed
 
 
 def _read_config(path: Path) -> dict[str, Any]:

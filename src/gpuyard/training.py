@@ -1,6 +1,7 @@
 """A training run from its first line to its last: its directory, its processes, its view."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -9,21 +10,31 @@ from gpuyard.errors import InputError
 from gpuyard.files import atomic_write, check_directory
 from gpuyard.learn.config import TrainConfig, load_toml, merged, read_config
 from gpuyard.learn.environments import Environments
-from gpuyard.learn.launch import BAD_INPUT, TrainingProcesses
-from gpuyard.learn.worker_files import CHECKPOINT, CONFIG, PROGRESS
+from gpuyard.learn.exit_codes import BAD_INPUT
+from gpuyard.learn.launch import TrainingProcesses
+from gpuyard.network.model_file import find_model, read_model
 from gpuyard.policies.base import parse_policy
 from gpuyard.progress import is_being_written
+from gpuyard.quantities import duration
+from gpuyard.run_files import CHECKPOINT, CONFIG, PROGRESS, START
 from gpuyard.run_view import TrainingView, follow
 from gpuyard.runs import Run, open_run
 
 HINT = "Ctrl-C stops and keeps everything; gpuyard train --resume {} goes on"
 
 
-def start_run(directory: Path, config: TrainConfig, console: Console) -> int:
+def start_run(directory: Path, config: TrainConfig, console: Console, notes: Sequence[str] = ()) -> int:
     """Begin a run and see it through.
 
+    Args:
+        directory: Of the run.
+        config: What to train.
+        console: Where it is shown as it goes.
+        notes: To be told once it has begun.
+
     Raises:
-        InputError: if the directory holds something, or the environment cannot be made.
+        InputError: if the directory holds something, the environment cannot be made, or a process refused.
+        TrainingFailedError: if a process failed.
     """
     check_directory(directory)
     if directory.exists() and any(directory.iterdir()):
@@ -35,9 +46,15 @@ def start_run(directory: Path, config: TrainConfig, console: Console) -> int:
     imitated = [config.settings.policy] if config.algorithm == "clone" else []
     for policy in (*config.validation.heuristics, *warm, *imitated):
         parse_policy(policy)
+    start = None if config.init_from is None else find_model(config.init_from)
+    if start is not None:
+        read_model(start)
     directory.mkdir(parents=True, exist_ok=True)
+    if start is not None:
+        with atomic_write(directory / START) as temporary:
+            shutil.copyfile(start, temporary)
     _write_config(directory, config)
-    return _follow(directory, config, console, resume=False)
+    return _follow(directory, config, console, resume=False, notes=notes)
 
 
 def continue_run(directory: Path, console: Console, minutes: float | None = None) -> int:
@@ -45,6 +62,7 @@ def continue_run(directory: Path, console: Console, minutes: float | None = None
 
     Raises:
         InputError: if there is none, or the run is under way.
+        TrainingFailedError: if a process failed.
     """
     file = directory / CONFIG
     if not file.is_file():
@@ -79,14 +97,21 @@ def _write_config(directory: Path, config: TrainConfig) -> None:
         temporary.write_text(config.to_toml(), encoding="utf-8")
 
 
-def _follow(directory: Path, config: TrainConfig, console: Console, *, resume: bool) -> int:
+def _follow(
+    directory: Path, config: TrainConfig, console: Console, *, resume: bool, notes: Sequence[str] = ()
+) -> int:
     training = config.training
     limit_s = None if training.minutes is None else 60 * training.minutes
     processes = TrainingProcesses(directory, training.processes or 1, resume=resume)
     total = training.steps + (config.warm_start.steps if config.warm_start else 0)
     try:
         with TrainingView(
-            console, total_steps=total, limit_s=limit_s, directory=directory, hint=HINT.format(directory)
+            console,
+            total_steps=total,
+            limit_s=limit_s,
+            directory=directory,
+            hint=HINT.format(directory),
+            about=(setup_in_words(config), *notes),
         ) as view:
             code = follow(directory / PROGRESS, processes, view, on_interrupt=processes.interrupt)
     except BaseException:
@@ -99,6 +124,35 @@ def _follow(directory: Path, config: TrainConfig, console: Console, *, resume: b
             shutil.rmtree(directory)  # nothing came of it: leave nothing
         raise
     return code
+
+
+def setup_in_words(config: TrainConfig) -> str:
+    """What is trained, on which jobs and machines, and when that ends."""
+    environment, network, training = config.environment, config.network, config.training
+    if environment.workload is not None:
+        jobs = f"windows of {environment.workload}"
+    elif environment.generator is not None:
+        named = environment.generator
+        name = named if isinstance(named, str) else named.get("preset", "of its own settings")
+        jobs = f"draws of the generator {name}"
+    elif environment.preset is not None:
+        jobs = f"jobs of the environment {environment.preset}"
+    else:
+        jobs = "windows of built-in jobs"
+    if environment.preset is not None and not jobs.endswith(f" {environment.preset}"):
+        jobs += f" in the environment {environment.preset}"
+    cluster = "their own cluster" if environment.cluster is None else f"cluster {environment.cluster}"
+    start = {"none": "from nothing", "base": "from its base policy", "rule": "from a rule"}[network.residual]
+    if config.init_from is not None:
+        start = f"from {config.init_from}"
+    elif config.rule is not None:
+        start = "from a rule"
+    limits = f"{training.steps:,} samples"
+    limits += "" if training.minutes is None else f" or {duration(60 * training.minutes)}"
+    return (
+        f"{config.algorithm} on {jobs}, {cluster}; network {network.kind} of width {network.width}, {start}; "
+        f"until {limits}; {training.processes} process{'' if training.processes == 1 else 'es'}"
+    )
 
 
 def in_words(run: Run) -> str:

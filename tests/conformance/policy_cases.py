@@ -5,7 +5,8 @@ from functools import cache
 
 import polars as pl
 
-from gpuyard.cluster import Cluster, GpuType, NodeGroup
+from env_runs import FAST_AND_SLOW
+from gpuyard.cluster import Cluster, NodeGroup
 from gpuyard.config import SimulationConfig
 from gpuyard.policies.base import parse_policy
 from gpuyard.registry import registered
@@ -44,10 +45,7 @@ FORBIDDEN = [policy for policy in COMBINATIONS if not is_legal(policy)]
 def mixed_cluster() -> Cluster:
     """Two types with watts, three sizes, a group's own nodes, nodes without GPUs, CPU and memory limits."""
     return Cluster(
-        gpu_types=(
-            GpuType(name="fast", speed=2.0, idle_w=40, peak_w=400),
-            GpuType(name="slow", speed=0.7, idle_w=10, peak_w=70),
-        ),
+        gpu_types=FAST_AND_SLOW,
         nodes=(
             NodeGroup(count=3, gpus=4, type="slow", cpus=32, memory_mib=4000, idle_w=100),
             NodeGroup(count=2, gpus=8, type="fast", cpus=48, memory_mib=6000, idle_w=200.5),
@@ -92,8 +90,8 @@ def whole_gpu_workload() -> Workload:
 
 @cache
 def bare_workload() -> Workload:
-    """The same jobs with whole GPUs only, and without CPUs and memory."""
-    frame = mixed_workload().frame.with_columns(gpu_milli=pl.lit(1000), cpus=0, memory_mib=0)
+    """Half of the same jobs with whole GPUs only, and without CPUs and memory; fewer as milp is slow."""
+    frame = mixed_workload().frame.head(150).with_columns(gpu_milli=pl.lit(1000), cpus=0, memory_mib=0)
     return make_workload(frame.with_columns(gpus=pl.col("gpus").clip(lower_bound=1)))
 
 

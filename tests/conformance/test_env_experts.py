@@ -8,6 +8,7 @@ from typing import Any, Self
 import pytest
 
 from env_runs import (
+    FAST_AND_SLOW,
     Episode,
     allocations,
     following,
@@ -48,10 +49,7 @@ CLUSTERS = {
         nodes=(NodeGroup(count=3, gpus=4, type="x"),),
     ),
     "mixed": Cluster(
-        gpu_types=(
-            GpuType(name="fast", speed=2.0, idle_w=40, peak_w=400),
-            GpuType(name="slow", speed=0.7, idle_w=10, peak_w=70),
-        ),
+        gpu_types=FAST_AND_SLOW,
         nodes=(
             NodeGroup(count=2, gpus=4, type="slow", cpus=16, memory_mib=2000, idle_w=100),
             NodeGroup(count=1, gpus=8, type="fast", idle_w=200.5),
@@ -69,6 +67,12 @@ FARM = Cluster(
         NodeGroup(count=2, gpus=0, type="cpu", cpus=12, memory_mib=700, idle_w=150),
     )
 )
+
+
+def with_backfills(names: tuple[str, ...]) -> list[Any]:
+    """Every rule with every backfill; half of the pairs are slow, each rule and backfill in both halves."""
+    pairs = [(i + j, name, fill) for i, name in enumerate(names) for j, fill in enumerate(BACKFILLS)]
+    return [pytest.param(*pair, marks=[pytest.mark.slow] * (number % 2)) for number, *pair in pairs]
 
 
 @cache
@@ -149,16 +153,14 @@ def estimated(order: str) -> dict[str, Any]:
     return {"estimates": "requested"} if random.Random(order).random() < 0.5 else {}
 
 
-@pytest.mark.parametrize("backfill", BACKFILLS)
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("order", "backfill"), with_backfills(ORDERS))
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_following_a_policy_gives_its_simulation(cluster: str, order: str, backfill: str) -> None:
     policy = f"{order}+{backfill}"
     check(cluster, 1, policy, base=policy, **estimated(order))
 
 
-@pytest.mark.parametrize("backfill", BACKFILLS)
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("order", "backfill"), with_backfills(ORDERS))
 @pytest.mark.parametrize("cluster", ["ones", "mixed"])
 def test_following_a_policy_gives_its_simulation_whatever_the_order_of_the_window(
     cluster: str, order: str, backfill: str
@@ -167,8 +169,7 @@ def test_following_a_policy_gives_its_simulation_whatever_the_order_of_the_windo
     check(cluster, 2, f"{order}+{backfill}", base=base, **estimated(order))
 
 
-@pytest.mark.parametrize("backfill", BACKFILLS)
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize(("placement", "backfill"), with_backfills(PLACEMENTS))
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_following_a_policy_places_jobs_by_the_rule_of_the_base_policy(
     cluster: str, placement: str, backfill: str
@@ -231,8 +232,7 @@ def test_energy_that_the_inputs_do_not_tell_is_not_a_number() -> None:
 # --- other kinds
 
 
-@pytest.mark.parametrize("backfill", BACKFILLS)
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("order", "backfill"), with_backfills(ORDERS))
 def test_accepting_as_the_base_policy_does_gives_its_simulation(order: str, backfill: str) -> None:
     policy = f"{order}+{backfill}"
     for cluster in ("ones", "mixed"):

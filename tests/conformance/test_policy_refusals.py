@@ -152,7 +152,8 @@ def test_a_power_cap_is_refused_with_random_placement(backfill: str) -> None:
 def test_tiers_are_refused_on_large_nodes(placement: str) -> None:
     message = refusal(f"fifo/{placement}", {}, bare_workload(), parse_cluster("2x8,2x17"))
     assert_says(message, f"placement {placement}", "at most 16 GPUs", "; use consolidate or fgd")
-    assert len(simulate(bare_workload(), parse_cluster("2x16:fast@1"), f"fifo/{placement}").schedule) == 300
+    result = simulate(bare_workload(), parse_cluster("2x16:fast@1"), f"fifo/{placement}")
+    assert len(result.schedule) == len(bare_workload())
 
 
 @pytest.mark.parametrize(

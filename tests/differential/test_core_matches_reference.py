@@ -11,12 +11,12 @@ from reference_simulator import Outcome
 
 MakeCase = Callable[[int], Case]
 
-CHUNK = 100
-FAST_CASES: dict[MakeCase, int] = {random_case: 1_500, random_queues: 300, random_splits: 200}
+CHUNK = 50
+FAST_CASES: dict[MakeCase, int] = {random_case: 600, random_queues: 50, random_splits: 100}
 ALL_CASES: dict[MakeCase, int] = {random_case: 12_000, random_queues: 3_000, random_splits: 2_000}
-FAST_CROWDS = range(24)
+FAST_CROWDS = range(12)
 # With and without backfill, under all kinds of estimates, and each quick for the reference.
-FAST_WINDOWS = (3, 5, 9, 11, 12, 15, 18, 25)
+FAST_WINDOWS = (3, 5, 11, 12, 15)
 
 
 def chunks(first: dict[MakeCase, int], end: dict[MakeCase, int]) -> list[object]:

@@ -18,8 +18,8 @@ from gpuyard.policies.support import tells_watts
 from gpuyard.workload import make_workload
 from reference_env.environment import ReferenceEnv
 
-FAST_SEEDS = range(400)
-SLOW_SEEDS = range(400, 12_000)
+FAST_SEEDS = range(200)
+SLOW_SEEDS = range(200, 12_000)
 STEPS = 400
 
 

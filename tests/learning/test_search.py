@@ -16,10 +16,10 @@ import pytest
 from gpuyard import parse_cluster, read_workload
 from gpuyard.cluster import Cluster
 from gpuyard.config import SimulationConfig
+from gpuyard.held_out import Figures, WindowSet
 from gpuyard.learn.search import SearchResult, search
 from gpuyard.learn.search_cma import RuleRunner
 from gpuyard.learn.search_rule import RuleModel
-from gpuyard.learn.search_windows import Figures, WindowSet
 from gpuyard.policies.base import parse_policy
 from gpuyard.workload import Workload
 

@@ -2,20 +2,43 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from gpuyard.errors import InputError
 from gpuyard.learn.checkpoint import read_checkpoint
+from gpuyard.learn.exit_codes import FAILED
+from gpuyard.learn.launch import TrainingFailedError
+from gpuyard.learn.settings import assemble
+from gpuyard.training import continue_run, start_run
 from training_runs import begin, fingerprint, finish, records, tiny_config, train, wait_for_step
 
-SLOWER = [("ppo", 1), ("clone", 1), ("d3qn", 2), ("sac", 2)]
+SLOWER = [("ppo", 1), ("clone", 1), ("d3qn", 2), ("sac", 1), ("sac", 2)]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of PPO that was left alone."""
+    run = tmp_path_factory.mktemp("finished") / "run"
+    assert train(run, tiny_config("ppo")) == 0
+    return run
+
+
+@pytest.fixture(scope="module")
+def short_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of a few updates, ``ppo`` and ``clone``."""
+    home = tmp_path_factory.mktemp("short")
+    for algorithm in ("ppo", "clone"):
+        train(home / algorithm, tiny_config(algorithm, training={"steps": 128}))
+    return home
 
 
 @pytest.mark.parametrize(
     ("algorithm", "processes"),
-    [("ppo", 2), ("d3qn", 1), ("sac", 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOWER)],
+    [("ppo", 2), ("d3qn", 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOWER)],
 )
 def test_resumed_run_equals_a_straight_one(algorithm: str, processes: int, tmp_path: Path) -> None:
     config = tiny_config(algorithm, training={"processes": processes})
@@ -50,10 +73,9 @@ def test_warm_start_imitates_first_and_resumes_within(tmp_path: Path) -> None:
     assert fingerprint(broken) == fingerprint(straight)
 
 
-def test_diary_tells_the_whole_story(tmp_path: Path) -> None:
+def test_diary_tells_the_whole_story(finished: Path) -> None:
     config = tiny_config("ppo")
-    train(tmp_path / "run", config)
-    story = records(tmp_path / "run")
+    story = records(finished)
     assert story[0]["event"] == "start"
     assert story[0]["total_steps"] == config.training.steps
     assert story[-1] == {**story[-1], "event": "stop", "reason": "finished", "step": config.training.steps}
@@ -67,13 +89,12 @@ def test_diary_tells_the_whole_story(tmp_path: Path) -> None:
     assert any(r["event"] == "actions" for r in story)
 
 
-def test_best_model_is_that_of_the_best_validation(tmp_path: Path) -> None:
+def test_best_model_is_that_of_the_best_validation(finished: Path) -> None:
     from gpuyard.network.model_file import read_model
 
-    train(tmp_path / "run", tiny_config("ppo"))
-    validations = [r for r in records(tmp_path / "run") if r["event"] == "validation"]
+    validations = [r for r in records(finished) if r["event"] == "validation"]
     best = max(validations, key=lambda r: r["score"])
-    model = read_model(tmp_path / "run" / "best.safetensors")
+    model = read_model(finished / "best.safetensors")
     assert model.training["validation"]["score"] == best["score"]
     assert model.training["steps"] == best["step"]
 
@@ -105,35 +126,82 @@ def test_numbers_that_are_not_finite_stop_the_run_with_a_diagnosis(tmp_path: Pat
     assert records(tmp_path / "run")[-1]["reason"] == "nan"
 
 
-def test_training_can_start_from_another_runs_weights(tmp_path: Path) -> None:
-    train(tmp_path / "first", tiny_config("clone"))
-    config = tiny_config("ppo", init_from=str(tmp_path / "first"))
+def test_training_can_start_from_another_runs_weights(short_runs: Path, tmp_path: Path) -> None:
+    first = short_runs / "clone"
+    config = tiny_config("ppo", init_from=str(first), training={"steps": 128})
     assert train(tmp_path / "second", config) == 0
-    ends = [r for r in records(tmp_path / "first") if r["event"] == "validation"]
+    ends = [r for r in records(first) if r["event"] == "validation"]
     starts = [r for r in records(tmp_path / "second") if r["event"] == "validation"]
     best = max(ends, key=lambda r: r["score"])
     assert starts[0]["values"]["policy/return"] == best["values"]["policy/return"]
 
 
-def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
-    train(tmp_path / "first", tiny_config("clone", training={"steps": 64}))
-    config = tiny_config("ppo", init_from=str(tmp_path / "first"), network={"width": 16})
+def test_weights_of_another_network_are_refused(short_runs: Path, tmp_path: Path) -> None:
+    config = tiny_config("ppo", init_from=str(short_runs / "clone"), network={"width": 16})
     with pytest.raises(InputError, match="does not fit the network"):
         train(tmp_path / "second", config)
 
 
-def test_checkpoint_of_another_number_of_processes_is_refused(tmp_path: Path) -> None:
-    train(tmp_path / "run", tiny_config("ppo", training={"steps": 128}))
+def test_checkpoint_of_another_number_of_processes_is_refused(short_runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(short_runs / "ppo", tmp_path / "run")
     config = tiny_config("ppo", training={"processes": 2})
     with pytest.raises(InputError, match="made by 1 processes, not 2"):
         train(tmp_path / "run", config, resume=True)
 
 
-def test_damaged_checkpoint_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_refused_and_left_alone(short_runs: Path, tmp_path: Path) -> None:
     config = tiny_config("ppo", training={"steps": 128})
-    train(tmp_path / "run", config)
+    shutil.copytree(short_runs / "ppo", tmp_path / "run")
     path = tmp_path / "run" / "checkpoint.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match="damaged"):
         train(tmp_path / "run", config, resume=True)
     assert (tmp_path / "run" / "best.safetensors").exists()
+
+
+def test_run_that_started_from_a_model_is_resumed_without_that_model(
+    short_runs: Path, tmp_path: Path
+) -> None:
+    first, second, straight = tmp_path / "first", tmp_path / "second", tmp_path / "straight"
+    shutil.copytree(short_runs / "clone", first)
+    config = tiny_config("ppo", init_from=str(first), training={"steps": 512})
+    assert start_run(straight, config, Console(quiet=True)) == 0
+    shortly = tiny_config("ppo", init_from=str(first), training={"steps": 512, "minutes": 1e-6})
+    assert start_run(second, shortly, Console(quiet=True)) == 0
+    shutil.rmtree(first)
+    assert continue_run(second, Console(quiet=True), minutes=5) == 0
+    assert fingerprint(second) == fingerprint(straight)
+    again = assemble("ppo", {}, file=second / "config.toml")
+    assert again.init_from == str(second / "start.safetensors")
+    assert start_run(tmp_path / "third", again, Console(quiet=True)) == 0
+    assert fingerprint(tmp_path / "third") == fingerprint(straight)
+
+
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
+def test_crashed_process_is_a_failure_that_names_its_own_log(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash = f"""
+import sys
+if "gpuyard.learn.worker" in " ".join(sys.orig_argv) and "--rank {rank} " in " ".join(sys.orig_argv):
+    import gpuyard.learn.collector
+    def break_down(*_):
+        raise RuntimeError("the floor is gone")
+    gpuyard.learn.collector.Collector.step = break_down
+"""
+    (tmp_path / "sitecustomize.py").write_text(crash)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    running = begin(tmp_path / "run", tiny_config("ppo", training={"processes": 2}))
+    with pytest.raises(TrainingFailedError, match="the floor is gone") as error:
+        finish(running)
+    assert running.poll() == FAILED
+    assert f"process-{rank}.log" in str(error.value)
+    assert f"--resume {tmp_path / 'run'}" in str(error.value)
+
+
+def test_killed_process_is_a_failure_that_names_the_signal(tmp_path: Path) -> None:
+    running = begin(tmp_path / "run", tiny_config("ppo", training={"processes": 2, "steps": 10**6}))
+    wait_for_step(tmp_path / "run", running, 64)
+    running._processes[1].kill()
+    with pytest.raises(TrainingFailedError, match=r"process 1: it was ended by signal SIGKILL"):
+        finish(running)

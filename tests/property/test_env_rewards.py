@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from env_runs import KINDS_AND_MODES, Run, at_random, make_env, play, random_jobs, runs_of, steps
+from env_runs import (
+    FAST_AND_SLOW,
+    KINDS_AND_MODES,
+    Run,
+    at_random,
+    make_env,
+    play,
+    random_jobs,
+    runs_of,
+    steps,
+)
 from gpuyard.cluster import Cluster, GpuType, NodeGroup
 from gpuyard.config import SimulationConfig
 from reference_simulator import Job
@@ -162,10 +172,7 @@ def test_terms_are_weighted_and_added() -> None:
 # --- telescoping terms, at random
 
 MIXED = Cluster(
-    gpu_types=(
-        GpuType(name="fast", speed=2.0, idle_w=40, peak_w=400),
-        GpuType(name="slow", speed=0.7, idle_w=10, peak_w=70),
-    ),
+    gpu_types=FAST_AND_SLOW,
     nodes=(
         NodeGroup(count=2, gpus=4, type="slow", cpus=12, memory_mib=4000, idle_w=100),
         NodeGroup(count=1, gpus=4, type="fast", idle_w=200.5),

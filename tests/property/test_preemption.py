@@ -17,7 +17,7 @@ SCORED = ("srtf", "ssf", "las", "las-2d")
 
 @pytest.mark.parametrize("make_case", GENERATORS)
 def test_runs_of_random_cases_are_legal(make_case: MakeCase) -> None:
-    for seed in range(60):
+    for seed in range(30):
         check_result(result(make_case(seed)))
 
 

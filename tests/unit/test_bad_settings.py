@@ -1,6 +1,5 @@
 """Settings that contradict each other, the cluster or the jobs: one clear line, from Python and the shell."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
+from command_line import Run, runner
 from gpuyard import cli
 from gpuyard.cluster import parse_cluster
 from gpuyard.config import SimulationConfig
@@ -16,7 +16,6 @@ from gpuyard.errors import InputError
 from gpuyard.simulate import simulate
 from gpuyard.workload import Workload, make_workload, read_workload
 
-Run = Callable[..., tuple[int, str, str]]
 CSV = "submit_s,duration_s,gpus,group\n0,100,8,a\n1,100,8,b\n2,10,1,a\n"
 SHARED_CSV = "submit_s,duration_s,gpus,gpu_milli\n0,100,1,500\n1,100,8,1000\n"
 LIMITED_CSV = "submit_s,duration_s,gpus,cpus\n0,100,1,4\n1,100,8,8\n"
@@ -29,12 +28,7 @@ OWNED = '[[nodes]]\ncount = 2\ngpus = 8\nowner = "a"\n[[nodes]]\ncount = 1\ngpus
 def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command line in an empty directory: exit code, standard output, standard error."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = cli.main([str(argument) for argument in arguments])
-        return code, *capfd.readouterr()
-
-    return call
+    return runner(capfd)
 
 
 def assert_refused(code: int, out: str, err: str, *words: str) -> None:

@@ -1,7 +1,6 @@
 """``gpuyard env``: what it lists and describes, and episodes as files that give the same results again."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +10,19 @@ import polars as pl
 import pytest
 
 import gpuyard.env
-from gpuyard import cli
+from command_line import Run, runner
 from gpuyard.env.describe import KIND_TEXTS, named_environment
 from gpuyard.env.export import RANDOM, run_policy
 from gpuyard.env.presets import env_presets
 from gpuyard.env.registration import KINDS
 from gpuyard.workload import make_workload, read_workload, write_workload
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command line in this process: exit code, standard output, standard error."""
     monkeypatch.setenv("COLUMNS", "140")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = cli.main([str(argument) for argument in ("env", *arguments)])
-        return code, *capfd.readouterr()
-
-    return call
+    return runner(capfd, "env")
 
 
 def document(run: Run, *arguments: object) -> Any:

@@ -1,12 +1,12 @@
 """gpuyard workload synth, fit, survey, and built-in workloads by name."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from command_line import Run, runner
 from gpuyard import cli
 from gpuyard.cluster import parse_cluster
 from gpuyard.errors import InputError
@@ -15,8 +15,6 @@ from gpuyard.workload import import_trace, read_workload
 from gpuyard.workload.generators import preset_workload, preset_workloads, read_fitted, workload_like
 from gpuyard.workload.readers.swf import SwfFormat
 from gpuyard.workload.survey import survey
-
-Run = Callable[..., tuple[int, str, str]]
 
 NATIVE = "submit_s,duration_s,gpus\n0,10,1\n86400,30,4\n"
 PODS = """\
@@ -33,12 +31,7 @@ THROUGHPUTS = json.dumps({"v100": {"('ResNet-18 (batch size 16)', 1)": {"null": 
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command line in this process: exit code, standard output, standard error."""
     monkeypatch.setenv("COLUMNS", "160")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = cli.main([str(argument) for argument in arguments])
-        return code, *capfd.readouterr()
-
-    return call
+    return runner(capfd)
 
 
 @pytest.fixture

@@ -2,18 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, get_type_hints
 
 import pytest
 
-from gpuyard import cli
+from command_line import Run
 from gpuyard.config import SimulationConfig
 from gpuyard.options import SynthOptions, option_name
 from gpuyard.simulation_options import SimulationOptions
 from gpuyard.workload import SynthConfig
-
-Run = Callable[..., tuple[int, str, str]]
 
 # What is typed for each setting, and what the simulator must get.
 GIVEN: dict[str, tuple[list[str], object]] = {
@@ -48,18 +46,6 @@ GIVEN: dict[str, tuple[list[str], object]] = {
     "power_cap_w": (["--power-cap", "20000"], 20000.0),
 }
 ALONE = "defragment"  # it goes with neither quotas nor a power cap
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command line in this process: exit code, standard output, standard error."""
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = cli.main([str(argument) for argument in arguments])
-        return code, *capfd.readouterr()
-
-    return call
 
 
 def settings_of(run: Run, *options: str) -> dict[str, Any]:

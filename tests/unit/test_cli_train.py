@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard import cli
+from gpuyard import cli, training
+from gpuyard.learn.launch import TrainingFailedError
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -58,11 +59,11 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
         (["ppo", "--workload", "missing.csv", "--cluster", "4x4"], ["missing.csv"]),
         (["ppo", "--config", "missing.toml"], ["missing.toml", "cannot be read"]),
         (["ppo", "--init-from", "runs/none"], ["runs/none", "no such run"]),
-        (["ppo", "--network.residual", "rule"], ["needs a rule", "train search"]),
+        (["ppo", "--network.residual", "rule"], ["rule", "--init-from", "train search"]),
         (["ppo", "--network.kind", "host-attention"], ["host-attention is not for select-job"]),
         (["ppo", "--device", "cuda"], ["cuda", "use cpu"]),
         (["ppo", "--resume", "runs/x"], ["--resume goes on with a run as it was set up"]),
-        (["--resume", "nowhere"], ["nowhere", "not a run"]),
+        (["--resume", "nowhere"], ["looked for nowhere and runs/nowhere", "no runs in"]),
         (["--resume", "runs/x", "--check"], ["only --minutes"]),
         (["ppo", "--environment.split", "train"], ["split is not for training"]),
         (["ppo", "--ppo.clip", "1", "--ppo.clip.x", "2"], ["no table"]),
@@ -84,17 +85,24 @@ def test_wrong_usage_is_refused_with_what_to_do(run: Run, arguments: list[str], 
     assert err.count("\n") == 1
 
 
-def test_run_leaves_its_directory_and_says_how_to_use_it(run: Run, tmp_path: Path) -> None:
-    code, out, _ = run("ppo", *TINY, "--steps", 256)
+def test_run_leaves_its_directory_and_says_how_to_use_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    code, out, err = run("ppo", *TINY, "--preset", "bursty", "--steps", 256, "--minutes", 3)
     assert code == 0
     assert "Training is done" in out
-    assert "--policy runs/ppo-1" in out
+    assert "gpuyard simulate JOBS --policy runs/ppo-1" in out, "commands are never broken into lines"
+    said = err.splitlines()
+    assert said[0].startswith("ppo on windows of demo in the environment bursty-8gpu")
+    assert said[1].startswith("preset bursty with workload demo instead of its jobs")
+    assert "training.minutes 3.0 instead of 4.5" in said[1]
+    assert said[-1].startswith("finished after")
     names = {path.name for path in (tmp_path / "runs" / "ppo-1").iterdir()}
     assert {"config.toml", "progress.jsonl", "checkpoint.safetensors", "best.safetensors"} <= names
     code, out, err = run("ppo", *TINY, "--out", "runs/ppo-1")
     assert code == cli.BAD_INPUT
     assert "not empty" in err
-    assert cli.main(["simulate", "demo", "--policy", "runs/ppo-1", "--policy", "sjf+easy", "--json"]) == 0
 
 
 def test_trained_policy_is_compared_like_any_other(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
@@ -106,9 +114,19 @@ def test_trained_policy_is_compared_like_any_other(run: Run, capfd: pytest.Captu
     assert printed["results"][0]["metrics"]["completed_jobs"] == 2000
 
 
+def test_failure_of_a_process_is_not_called_bad_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> int:
+        raise TrainingFailedError("runs/ppo-1: training failed in process 1: no floor; see process-1.log")
+
+    monkeypatch.setattr(training, "start_run", fail)
+    code, out, err = run("ppo", *TINY)
+    assert (code, out) == (cli.FAILED, "")
+    assert err.startswith("error: runs/ppo-1: training failed in process 1")
+
+
 def test_finished_run_is_not_resumed_without_more_time(run: Run) -> None:
     run("ppo", *TINY, "--steps", 128)
-    code, _, err = run("--resume", "runs/ppo-1")
+    code, _, err = run("--resume", "ppo-1")
     assert code == cli.BAD_INPUT
     assert "is finished" in err
     lines = Path("runs/ppo-1/progress.jsonl").read_text()
@@ -131,9 +149,9 @@ def test_refused_runs_leave_nothing_behind(run: Run) -> None:
         assert code == cli.BAD_INPUT
         assert "sjf+easy" in err
         assert not Path("one").exists()
-    code, _, err = run("search", "--workload", "demo", "--out", "two")
+    code, _, err = run("search", "--workload", "demo", "--out", "two", "--search.jobs_per_window", 1024)
     assert code == cli.BAD_INPUT
-    assert "jobs_per_window" in err
+    assert "--search.jobs_per_window 256" in err
     assert not Path("two").exists()
 
 
@@ -141,8 +159,6 @@ def test_search_leaves_a_rule_that_acts_and_that_networks_start_from(
     run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
     small = [
-        "--search.jobs_per_window",
-        "64",
         "--search.train_windows",
         "4",
         "--search.validation_windows",
@@ -172,9 +188,11 @@ def test_check_reports_on_one_window(run: Run, monkeypatch: pytest.MonkeyPatch) 
     from gpuyard.learn import check
 
     monkeypatch.setattr(check.check_training, "__defaults__", (1.0,))
-    code, out, _ = run("ppo", *TINY, "--check", "--json")
+    code, out, err = run("ppo", *TINY, "--check", "--json")
+    assert "takes about 40 s" in err
     printed = json.loads(out)
-    assert code in (0, 1)
+    assert printed["verdict"] in ("learns", "did not move", "broken")
+    assert code == (0 if printed["verdict"] == "learns" else 1)
     assert (printed["illegal_probability"], printed["illegal_gradient"]) == (0, 0)
     assert printed["episodes"] > 0
     assert all(entry["gradient_norm"] is not None for entry in printed["gradients"])

@@ -1,20 +1,18 @@
 """gpuyard workload: what its commands print, write, refuse and return."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from command_line import Run, runner
 from gpuyard import cli
 from gpuyard.shape_options import ShapeOptions, parse_range
 from gpuyard.simulate import simulate
 from gpuyard.workload import read_workload
 from gpuyard.workload.shaping.shape import ShapeConfig
-
-Run = Callable[..., tuple[int, str, str]]
 
 # Job, submit, wait, run, procs, cpu, memory, requested procs, requested time, ..., status, user, ..., queue.
 SWF = """\
@@ -35,12 +33,7 @@ SCHEDULE_HASH = "ae486c1eeffa1c95c16a99b01b8e62a0d4a825bc59231f24e25e8c8e243330c
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command line in this process: exit code, standard output, standard error."""
     monkeypatch.setenv("COLUMNS", "120")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = cli.main(["workload", *(str(argument) for argument in arguments)])
-        return code, *capfd.readouterr()
-
-    return call
+    return runner(capfd, "workload")
 
 
 @pytest.fixture

@@ -18,13 +18,15 @@ from gpuyard.network.config import NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 from small_environments import vector
 from small_learning import (
+    REPLAY,
     SIZES,
     Table,
     alone,
     learn_for,
     observed,
-    resumed_run_differs,
     setup_of,
+    show_steps,
+    small_learner,
     step,
     transitions,
     weights_of,
@@ -32,7 +34,7 @@ from small_learning import (
 
 HUGE = 1e9
 PLAIN = D3QNConfig(dueling=False, huber_delta=1e6)
-SMALL = {"learning_starts": 40, "batch_size": 16, "capacity": 60, "epsilon_steps": 400, "target_share": 0.1}
+SMALL = {**REPLAY, "epsilon_steps": 400}
 
 
 def wanted(online: Table, target: Table, batch: Batch, config: D3QNConfig = PLAIN) -> list[float]:
@@ -142,10 +144,7 @@ def test_settings_out_of_range_or_unknown_are_refused(settings: dict[str, Any]) 
         D3QNConfig.model_validate(settings)
 
 
-def test_what_has_no_values_of_actions_is_refused() -> None:
-    ranks = replace(SIZES, kind="rank-hosts", tokens=3)
-    with pytest.raises(InputError, match="use ppo"):
-        D3QN(make_network(NetworkConfig(kind="mlp"), ranks), D3QNConfig(), setup_of(ranks, 1))
+def test_a_rule_which_has_no_values_of_actions_is_refused() -> None:
     with pytest.raises(InputError, match="job-scorer"):
         D3QN(make_network(NetworkConfig(kind="rule"), SIZES), D3QNConfig(), setup_of(SIZES, 1))
 
@@ -154,9 +153,8 @@ def test_what_has_no_values_of_actions_is_refused() -> None:
 
 
 def learner_of(sizes: NetworkSizes = SIZES, envs: int = 4, **settings: Any) -> D3QN:
-    setup = {name: settings.pop(name) for name in ("seed", "accumulate") if name in settings}
-    network = make_network(NetworkConfig(kind="mlp", width=8), sizes, seed=3)
-    return D3QN(network, D3QNConfig(**SMALL | settings), setup_of(sizes, envs, **setup))
+    result: D3QN = small_learner(D3QN, D3QNConfig, sizes, envs, **SMALL | settings)
+    return result
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])
@@ -235,19 +233,9 @@ def test_reports_carry_the_names_of_progress_files() -> None:
     assert report["replay/size"] == 60
 
 
-def test_a_gradient_in_pieces_is_the_gradient() -> None:
-    whole, pieces = learner_of(accumulate=1), learner_of(accumulate=3)
-    for learner in (whole, pieces):
-        for t in range(12):
-            learner.observe(step([t, t + 1, t + 2, t + 3], [1.0, 2.0, 3.0, 4.0]))
-    reports = [learner.update(100, alone) for learner in (whole, pieces)]
-    assert reports[0] == pytest.approx(reports[1], rel=1e-4)
-
-
 def test_gradients_are_averaged_once_an_update_before_the_optimizer_moves() -> None:
     learner = learner_of(n_steps=1)
-    for t in range(12):
-        learner.observe(step([t, t + 1, t + 2, t + 3], [1.0, 2.0, 3.0, 4.0]))
+    show_steps(learner)
     before, calls = weights_of(learner), []
 
     def average(weights: Any) -> None:
@@ -259,29 +247,6 @@ def test_gradients_are_averaged_once_an_update_before_the_optimizer_moves() -> N
     learner.update(100, average)
     assert calls == [sum(weight.numel() for weight in learner.networks["policy"].parameters())]
     assert weights_of(learner) == before  # gradients of 0 move nothing
-
-
-# --- Repeating ---
-
-
-def run(seed: int) -> dict[str, bytes]:
-    env = vector("select-job", 4, max_steps=11)
-    learner = learner_of(NetworkSizes.of(env.model), seed=seed)
-    learn_for(learner, Collector(env, [0, 1, 2, 3]), 40)
-    return weights_of(learner)
-
-
-def test_the_same_seed_gives_the_same_weights_and_another_does_not() -> None:
-    assert run(1) == run(1) != run(2)
-
-
-@pytest.mark.parametrize("before", [3, 12, 37])
-def test_a_run_that_is_taken_up_equals_one_that_never_stopped(before: int) -> None:
-    def env() -> Any:
-        return vector("select-job", 4, max_steps=7)
-
-    sizes = NetworkSizes.of(env().model)
-    assert not resumed_run_differs(lambda: learner_of(sizes, train_every=2), env, before, 20)
 
 
 def test_a_copy_follows_at_once_when_weights_were_set_from_outside() -> None:

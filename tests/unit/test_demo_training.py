@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from gpuyard import demo_training
-from gpuyard.demo_training import USUAL, DemoTraining, train_and_test
-from gpuyard.learn.final_test import FinalTest
-from gpuyard.network.rollout import EpisodeResults
+from gpuyard.demo_training import SHOWN, USUAL, DemoTraining, train_and_test
+from gpuyard.evaluate import Comparison
+from gpuyard.evaluate.frames import CLASS_SCHEMA, window_frame, window_row
+from gpuyard.evaluate.setting import PolicyEntry, Setting
 from gpuyard.terminal import errors
 
 
@@ -25,12 +27,21 @@ def test_demo_trains_and_tests_on_new_draws(tmp_path: Path, monkeypatch: pytest.
     assert document["rival"] in validated
 
 
-def results(slowdowns: np.ndarray) -> EpisodeResults:
-    names = ("mean_bounded_slowdown", "mean_jct_s", "p99_wait_s", "max_wait_s")
-    metrics = dict.fromkeys(names, slowdowns)
-    return EpisodeResults(
-        tuple(range(len(slowdowns))), -slowdowns, np.ones(len(slowdowns), np.int64), metrics
+def comparison_of(slowdowns: dict[str, np.ndarray]) -> Comparison:
+    count = len(slowdowns[USUAL])
+    setting = Setting(
+        *("demo", 0, "", {}, {}, "test", "episodes", tuple(range(count)), 48, 1, float(count)),
+        metric="mean_bounded_slowdown",
+        lower_is_better=True,
     )
+    entries = tuple(PolicyEntry(name, name, "heuristic", None, "consolidate") for name in slowdowns)
+    rows = [
+        window_row(name, i, dict.fromkeys(SHOWN, value))
+        for name, values in slowdowns.items()
+        for i, value in enumerate(values)
+    ]
+    classes = pl.DataFrame(schema=CLASS_SCHEMA)
+    return Comparison(setting, entries, USUAL, "given", None, window_frame(rows), classes)
 
 
 @pytest.mark.parametrize(
@@ -41,8 +52,7 @@ def test_verdict_follows_the_interval(factor: float, noise: float, words: str) -
     chance = np.random.default_rng(1)
     rival = chance.uniform(2, 6, 96)
     learned = rival * factor * np.exp(noise * chance.normal(size=96))
-    both = {"learned": results(learned), USUAL: results(rival)}
-    test = FinalTest(both, "mean_bounded_slowdown", USUAL)
-    sentences = DemoTraining(None, test).words()  # type: ignore[arg-type]
+    test = comparison_of({"learned": learned, USUAL: rival})
+    sentences = DemoTraining(None, test, "learned").words()  # type: ignore[arg-type]
     assert words in sentences[0]
     assert "completion time" in sentences[1]

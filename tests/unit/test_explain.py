@@ -2,13 +2,13 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from command_line import Run, runner
 from differential.core_runs import cluster_of, config_of, policy_of, workload_of
 from differential.lifecycle_cases import random_failures
 from gpuyard import _core, cli
@@ -20,8 +20,6 @@ from gpuyard.policies.base import parse_policy
 from gpuyard.preparation import prepare
 from gpuyard.simulate import simulate
 from gpuyard.workload import SynthConfig, Workload, make_workload, synthesize
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def jobs(*rows: tuple[float, float, int], **columns: list[Any]) -> Workload:
@@ -243,12 +241,7 @@ def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     rows = ["submit_s,duration_s,gpus", "0,100,5", "1,10,8", "2,500,3"]
     (tmp_path / "jobs.csv").write_text("\n".join(rows) + "\n")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = cli.main(["explain", *(str(argument) for argument in arguments)])
-        return code, *capfd.readouterr()
-
-    return call
+    return runner(capfd, "explain")
 
 
 def test_the_command_prints_the_story_and_the_waits(run: Run) -> None:

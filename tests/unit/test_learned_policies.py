@@ -208,6 +208,15 @@ def test_a_path_is_a_policy_wherever_one_is_named(tmp_path: Path, capsys: pytest
     assert len(list((tmp_path / "out").glob("*/schedule.parquet"))) == 2
 
 
+def test_name_of_a_run_without_its_folder_is_told_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "ppo-1").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"policy 'ppo-1': did you mean the training run runs/ppo-1\?"):
+        find_policy("ppo-1")
+
+
 def test_names_that_are_nothing_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="nor is there a run directory or model file runs/none"):
         find_policy("runs/none")

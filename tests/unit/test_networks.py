@@ -20,16 +20,16 @@ from gpuyard.network.tensors import HOST_KINDS, expected_tensors
 from gpuyard.registry import registered
 from network_cases import (
     Case,
+    all_cases,
     cases,
     name_of,
     observation_of,
     sizes_of,
     trained_by_chance,
-    without_telling_columns,
 )
 from reference_networks import ReferenceNetwork
 
-ALL_CASES = cases() + without_telling_columns()
+ALL_CASES = all_cases()
 every_case = pytest.mark.parametrize("case", ALL_CASES, ids=name_of)
 ROWS_IN_ANY_ORDER = ("job-scorer", "cross-attention", "rule")
 

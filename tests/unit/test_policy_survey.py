@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from command_line import Run, runner
 from gpuyard import cli
 from gpuyard.errors import InputError
 from gpuyard.policies.base import parse_policy
@@ -14,7 +14,6 @@ from gpuyard.policy_survey import BEGIN, END, SHOWN, parse_case, policies_to_sur
 from gpuyard.registry import registered
 from gpuyard.simulate import simulate
 
-Run = Callable[..., tuple[int, str, str]]
 KINDS = ("order", "backfill", "placement")
 HEADER = "submit_s,duration_s,gpus,user,group"
 JOBS = [f"{7 * i},{40 + 13 * i % 90},{1 + i * i % 5},u{i % 3},g{i % 2}" for i in range(24)]
@@ -28,12 +27,7 @@ def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "few.csv").write_text("\n".join([HEADER, *JOBS]) + "\n")
     shared = ["submit_s,duration_s,gpus,gpu_milli", "0,10,1,500", "1,10,1,600", "2,10,2,1000"]
     (tmp_path / "shared.csv").write_text("\n".join(shared) + "\n")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = cli.main(["policies", *(str(argument) for argument in arguments)])
-        return code, *capfd.readouterr()
-
-    return call
+    return runner(capfd, "policies")
 
 
 # --- the list

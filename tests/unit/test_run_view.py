@@ -196,6 +196,27 @@ def test_away_from_a_terminal_validations_and_the_end_are_told_at_once() -> None
     assert lines[-1].startswith("stopped early")
 
 
+def test_lines_that_come_at_once_are_told_in_the_order_in_which_things_happened() -> None:
+    clock, screen = Clock(), console(terminal=False)
+    with TrainingView(screen, directory="runs/ppo-1", about=["trains on demo"], clock=clock) as view:
+        clock.sleep(60)
+        view.update([*RECORDS, {"event": "stop", "reason": "finished", "step": 491_520}])
+    begins = [line.split()[0] for line in lines_of(screen)]
+    assert begins == ["trains", "ppo", "491,520", "validation", "finished"]
+
+
+def test_what_a_run_is_about_is_told_once_it_has_begun_and_not_again() -> None:
+    for terminal in (True, False):
+        screen = console(terminal=terminal)
+        with TrainingView(screen, about=["trains on demo"], clock=Clock()) as view:
+            view.update([])
+            assert "trains on demo" not in "".join(lines_of(screen))
+            screen.file.seek(0, 2)
+            view.update(RECORDS[:3])
+            view.update([{"event": "resume", "step": 0}])
+        assert "".join(lines_of(screen)).count("trains on demo") == 1
+
+
 # Following
 
 

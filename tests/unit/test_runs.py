@@ -312,6 +312,20 @@ def test_runs_are_found_by_name_in_the_folder_runs(tmp_path: Path, monkeypatch: 
     assert open_run("ppo-1").directory == Path("runs/ppo-1")
     with pytest.raises(InputError, match="did you mean 'ppo-1'"):
         open_run("ppo-11")
+    with pytest.raises(InputError, match=r"looked for other and runs/other\); runs there are: ppo-1, ppo-2"):
+        open_run("other")
+    for number in range(20):
+        write_run(Path(f"runs/search-{number}"), updates=1)
+    with pytest.raises(InputError, match="gpuyard runs list runs shows the 22 runs"):
+        open_run("other")
+
+
+def test_a_run_that_is_not_there_says_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=rf"looked for x and runs/x\); there are no runs in {tmp_path}/runs"):
+        open_run("x")
 
 
 def test_an_empty_folder_has_no_runs(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from gpuyard.errors import InputError
 from gpuyard.learn.collector import Collector
 from gpuyard.learn.networks import make_network
 from gpuyard.learn.sac import (
@@ -28,20 +27,20 @@ from gpuyard.network.config import NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 from small_environments import vector
 from small_learning import (
+    REPLAY,
     SIZES,
     Table,
     alone,
     learn_for,
     observed,
-    resumed_run_differs,
     setup_of,
+    show_steps,
+    small_learner,
     step,
     transitions,
-    weights_of,
 )
 
 HUGE = 1e9
-SMALL = {"learning_starts": 40, "batch_size": 16, "capacity": 60, "target_share": 0.1}
 PLAIN = SACConfig(dueling=False)
 
 
@@ -183,19 +182,12 @@ def test_settings_out_of_range_or_unknown_are_refused(settings: dict[str, Any]) 
         SACConfig.model_validate(settings)
 
 
-def test_environments_whose_actions_are_numbers_are_refused() -> None:
-    ranks = replace(SIZES, kind="rank-hosts", tokens=3)
-    with pytest.raises(InputError, match="use ppo"):
-        SAC(make_network(NetworkConfig(kind="mlp"), ranks), SACConfig(), setup_of(ranks, 1))
-
-
 # --- Acting and learning ---
 
 
 def learner_of(sizes: NetworkSizes = SIZES, envs: int = 4, **settings: Any) -> SAC:
-    setup = {name: settings.pop(name) for name in ("seed", "accumulate") if name in settings}
-    network = make_network(NetworkConfig(kind="mlp", width=8), sizes, seed=3)
-    return SAC(network, SACConfig(**SMALL | settings), setup_of(sizes, envs, **setup))
+    result: SAC = small_learner(SAC, SACConfig, sizes, envs, **REPLAY | settings)
+    return result
 
 
 def test_actions_are_drawn_by_their_probabilities_and_never_illegal() -> None:
@@ -213,7 +205,7 @@ def test_actions_are_drawn_by_their_probabilities_and_never_illegal() -> None:
 def test_critics_differ_and_start_without_the_rule_that_the_policy_starts_from() -> None:
     sizes = replace(SIZES, global_columns=2, job_base_choice=0, base_waits=1)
     network = make_network(NetworkConfig(kind="mlp", width=8, residual="base"), sizes, seed=3)
-    learner = SAC(network, SACConfig(**SMALL), setup_of(sizes, 1))
+    learner = SAC(network, SACConfig(**REPLAY), setup_of(sizes, 1))
     one, two = (learner.networks[name] for name in ("critic_1", "critic_2"))
     assert one.config.residual == two.config.residual == "none"
     assert not torch.equal(one.policy.weight, two.policy.weight)
@@ -239,8 +231,7 @@ def test_a_two_state_problem_is_solved_and_the_temperature_brings_entropy_to_its
 
 def test_a_temperature_that_is_not_learnt_stays() -> None:
     learner = learner_of(learn_temperature=False, temperature=0.25)
-    for t in range(12):
-        learner.observe(step([t, t + 1, t + 2, t + 3], [1.0, 2.0, 3.0, 4.0]))
+    show_steps(learner)
     for _ in range(3):
         report = learner.update(100, alone)
     assert report is not None
@@ -250,8 +241,7 @@ def test_a_temperature_that_is_not_learnt_stays() -> None:
 
 def test_slow_copies_of_both_critics_follow_by_their_share() -> None:
     learner = learner_of(target_share=0.25)
-    for t in range(12):
-        learner.observe(step([t, t + 1, t + 2, t + 3], [1.0, 2.0, 3.0, 4.0]))
+    show_steps(learner)
     before = {name: learner.networks[name].value.weight.clone() for name in ("target_1", "target_2")}
     learner.update(100, alone)
     for name, old in before.items():
@@ -266,32 +256,3 @@ def test_reports_carry_the_names_of_progress_files() -> None:
     losses = {"loss/q", "loss/policy", "loss/temperature"}
     assert losses | {"entropy", "temperature", "q/mean", "gradient_norm", "learning_rate"} <= report.keys()
     assert all(np.isfinite(value) for value in report.values())
-
-
-def test_a_gradient_in_pieces_is_the_gradient() -> None:
-    whole, pieces = learner_of(accumulate=1), learner_of(accumulate=3)
-    for learner in (whole, pieces):
-        for t in range(12):
-            learner.observe(step([t, t + 1, t + 2, t + 3], [1.0, 2.0, 3.0, 4.0]))
-    reports = [learner.update(100, alone) for learner in (whole, pieces)]
-    assert reports[0] == pytest.approx(reports[1], rel=1e-4)
-
-
-def run(seed: int) -> dict[str, bytes]:
-    env = vector("select-job", 4, max_steps=11)
-    learner = learner_of(NetworkSizes.of(env.model), seed=seed)
-    learn_for(learner, Collector(env, [0, 1, 2, 3]), 30)
-    return weights_of(learner)
-
-
-def test_the_same_seed_gives_the_same_weights_and_another_does_not() -> None:
-    assert run(1) == run(1) != run(2)
-
-
-@pytest.mark.parametrize("before", [3, 37])
-def test_a_run_that_is_taken_up_equals_one_that_never_stopped(before: int) -> None:
-    def env() -> Any:
-        return vector("select-job", 4, max_steps=7)
-
-    sizes = NetworkSizes.of(env().model)
-    assert not resumed_run_differs(lambda: learner_of(sizes, n_steps=2), env, before, 20)

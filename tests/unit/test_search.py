@@ -13,13 +13,14 @@ from gpuyard.config import SimulationConfig
 from gpuyard.env import SchedulingVectorEnv
 from gpuyard.env.config import EnvConfig
 from gpuyard.errors import InputError
+from gpuyard.held_out import FIGURES, WindowSet
 from gpuyard.learn.search import SearchConfig, SearchProgress, SearchResult, search
 from gpuyard.learn.search_cma import RuleRunner
-from gpuyard.learn.search_grid import Objective, fixed_heuristics, grid_policies, neighbours
+from gpuyard.learn.search_grid import Objective, grid_policies, neighbours
 from gpuyard.learn.search_rule import Rule, Units, rule_of, steps_of
-from gpuyard.learn.search_windows import FIGURES, WindowSet
 from gpuyard.metrics import compute_metrics
 from gpuyard.policies.base import parse_policy
+from gpuyard.policies.fixed import fixed_heuristics
 from gpuyard.simulate import simulate
 from gpuyard.workload import SynthConfig, Workload, synthesize
 from gpuyard.workload.shaping.slices import window

@@ -9,7 +9,8 @@ from gpuyard.cli_train import parse_options
 from gpuyard.errors import InputError
 from gpuyard.learn.config import load_toml, merged, read_config
 from gpuyard.learn.presets import preset_tables, train_presets
-from gpuyard.learn.settings import assemble
+from gpuyard.learn.settings import assemble, replaced_in_words
+from gpuyard.training import setup_in_words
 
 
 @pytest.mark.parametrize(
@@ -25,10 +26,26 @@ from gpuyard.learn.settings import assemble
         ({"ppo": {"discount": 1.5}}, r"ppo\.discount 1\.5"),
         ({"training": {"steps": 0}}, r"training\.steps 0"),
         ({"learning_rate": {"schedule": "stepwise", "start": 1}}, r"learning_rate\.schedule 'stepwise'"),
-        ({"environment": {"window": 0}}, r"window"),
+        (
+            {"environment": {"window": 0}},
+            r"environment\.window 0: input should be greater than or equal to 1",
+        ),
+        ({"environment": {"window": "x"}}, r"environment\.window 'x': "),
+        ({"environment": {"rewards": {"wait": "x"}}}, r"environment\.rewards\.wait 'x': "),
         ({"environment": {"flatten": True}}, r"flatten"),
         ({"d3qn": {}}, r"table d3qn in a run of ppo"),
-        ({"environment": {"envs": 7}, "training": {"processes": 2}}, r"use a multiple of 2"),
+        (
+            {"environment": {"envs": 7}, "training": {"processes": 2}},
+            r"--environment\.envs 6 or 8, or --processes 1 or 7",
+        ),
+        (
+            {"environment": {"envs": 64}, "training": {"processes": 3}},
+            r"envs 64 cannot be shared evenly by training\.processes 3; .*63 or 66, or --processes 2 or 4",
+        ),
+        (
+            {"environment": {"envs": 2}, "training": {"processes": 3}},
+            r"--environment\.envs 3, or --processes 2$",
+        ),
         ({"network": {"kind": "cross-attention", "width": 30, "heads": 4}}, r"multiple of heads"),
         ({"network": {"kind": "rule", "residual": "base"}}, r"rule starts from itself"),
     ],
@@ -36,6 +53,19 @@ from gpuyard.learn.settings import assemble
 def test_wrong_settings_are_refused_with_their_place(tables: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_config({"algorithm": "ppo", **tables})
+
+
+def test_default_number_of_processes_shares_the_environments_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(3)))
+    assert read_config({"algorithm": "ppo", "environment": {"envs": 64}}).training.processes == 2
+    assert read_config({"algorithm": "ppo", "environment": {"envs": 66}}).training.processes == 3
+
+
+def test_columns_of_globals_can_be_given_as_options() -> None:
+    tokens = ["--rule.score.estimate", "-1", "--rule.gate.globals.free", "2", "--rule.gate.estimate", "-3"]
+    config = assemble("ppo", {**parse_options(tokens), "network": {"residual": "rule"}})
+    assert config.rule is not None
+    assert dict(config.rule.gate) == {"globals.free": 2.0, "estimate": -3.0}
 
 
 def test_unknown_algorithm_is_refused_with_what_is_close() -> None:
@@ -65,6 +95,52 @@ def test_options_go_before_the_file_and_the_file_before_the_preset(tmp_path: Pat
     config = assemble("ppo", {"ppo": {"epochs": 2}}, preset="bursty", file=file)
     assert (config.settings.clip, config.settings.epochs, config.settings.discount) == (0.3, 2, 0.999)
     assert config.environment.settings["rewards"] == {"wait": 1.0}
+
+
+def test_options_that_replace_parts_of_a_preset_are_told_in_one_line(tmp_path: Path) -> None:
+    options = {"environment": {"workload": "demo", "window": 16}, "training": {"minutes": 1, "seed": 3}}
+    assert replaced_in_words("bursty", "ppo", options) == (
+        "preset bursty with workload demo instead of its jobs; training.minutes 1 instead of 4.5; "
+        "all else is the preset's"
+    )
+    assert replaced_in_words("bursty", "ppo", {"training": {"seed": 3}}) == ""
+    file = tmp_path / "mine.toml"
+    file.write_text("[environment]\nenvs = 8\n")
+    assert "environment.envs 8 instead of 64" in replaced_in_words("bursty", "ppo", {}, file)
+
+
+def test_jobs_that_are_given_take_the_place_of_those_of_a_preset() -> None:
+    config = assemble("ppo", {"environment": {"workload": "demo"}}, preset="demo")
+    assert (config.environment.workload, config.environment.generator) == ("demo", None)
+    config = assemble("ppo", {"network": {"residual": "base"}}, preset="bursty")
+    assert config.rule is None
+    with pytest.raises(InputError, match="rule has no effect"):
+        assemble("ppo", {"network": {"residual": "base"}, "rule": {"score": {"gpus": 1}}})
+
+
+@pytest.mark.parametrize(
+    ("tables", "preset", "words"),
+    [
+        ({}, "bursty", ["ppo on jobs of the environment bursty-8gpu", "800,000 samples or 4 min 30 s"]),
+        ({}, "demo", ["draws of the generator demo", "their own cluster", "job-scorer of width 32"]),
+        (
+            {"environment": {"workload": "jobs.csv", "cluster": "64x8"}},
+            "bursty",
+            ["windows of jobs.csv in the environment bursty-8gpu, cluster 64x8", "from a rule"],
+        ),
+        (
+            {"training": {"processes": 1}, "init_from": "runs/a"},
+            None,
+            ["from runs/a", "1,000,000 samples; 1 process"],
+        ),
+    ],
+)
+def test_what_is_trained_is_told_in_one_line(
+    tables: dict[str, Any], preset: str | None, words: list[str]
+) -> None:
+    said = setup_in_words(assemble("ppo", tables, preset=preset))
+    for word in words:
+        assert word in said
 
 
 def test_mistakes_in_a_file_are_told_by_its_name(tmp_path: Path) -> None:

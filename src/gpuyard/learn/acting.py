@@ -9,7 +9,7 @@ from gpuyard.learn.networks import SchedulingNetwork
 from gpuyard.network.rollout import native_network
 
 COMPUTED_NATIVELY = ("job-scorer", "rule", "cross-attention", "host-attention")
-"""Kinds whose forward pass on a few dozen states is quicker in the core, which skips rows that are not there."""
+"""Kinds whose forward pass on a few dozen states is quicker in the core, which skips absent rows."""
 
 
 class Actor:

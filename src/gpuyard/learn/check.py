@@ -5,8 +5,9 @@ in its settings, its reward or its inputs; better to know that before a long run
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,13 +18,17 @@ from gpuyard.learn.collector import Collector
 from gpuyard.learn.config import TrainConfig
 from gpuyard.learn.environments import Environments
 from gpuyard.learn.group import ProcessGroup
-from gpuyard.learn.learner import Learner, to_tensors
+from gpuyard.learn.learner import Learner, NotFiniteError, to_tensors
 from gpuyard.learn.making import make_learner, make_policy_network
 from gpuyard.learn.networks import SchedulingNetwork, masked_logits
 
 ENVS = 16
 CHECK_S = 40.0
 """Time to learn the window by heart."""
+CLEAR = 2.0
+"""Standard errors by which the return must have changed not to be chance."""
+
+Verdict = Literal["learns", "did not move", "broken"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class CheckResult:
     Attributes:
         first_return: Mean return of the first episodes.
         last_return: Mean return of the last episodes.
+        change_error: Standard error of the difference between the two.
         base_return: What the base policy reaches on the window.
         episodes: How many were played.
         seconds: How long it took.
@@ -59,10 +65,12 @@ class CheckResult:
         unused_columns: Columns of observations that were the same in every state seen.
         gradients: By tensor.
         not_finite: Names of tensors with a number that is not finite.
+        stopped_by: What ended training before its time, if something did.
     """
 
     first_return: float
     last_return: float
+    change_error: float
     base_return: float
     episodes: int
     seconds: float
@@ -72,17 +80,33 @@ class CheckResult:
     unused_columns: list[str]
     gradients: list[GradientReport]
     not_finite: list[str]
+    stopped_by: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Broken if masks, gradients or numbers are wrong or the return fell, else whether it rose."""
+        if _complaints(self):
+            return "broken"
+        return "learns" if self.rose > self.least_change else "did not move"
+
+    @property
+    def rose(self) -> float:
+        """By how much the return is higher at last than at first."""
+        return self.last_return - self.first_return
+
+    @property
+    def least_change(self) -> float:
+        """A change of the return that is not chance."""
+        return max(CLEAR * self.change_error, 1e-6 * max(abs(self.first_return), abs(self.last_return)))
 
     @property
     def passed(self) -> bool:
-        """Whether everything is in order; a return that did not rise may have been the best already."""
-        learned = self.last_return >= min(self.first_return, self.base_return) - 1e-9
-        sound = not self.not_finite and self.illegal_probability == 0 and self.illegal_gradient == 0
-        return learned and sound and any(g.gradient_norm for g in self.gradients)
+        """Whether it learns."""
+        return self.verdict == "learns"
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        return {"passed": self.passed, **asdict(self)}
+        return {"verdict": self.verdict, "passed": self.passed, **asdict(self)}
 
 
 def check_training(config: TrainConfig, seconds: float = CHECK_S) -> CheckResult:
@@ -103,18 +127,23 @@ def check_training(config: TrainConfig, seconds: float = CHECK_S) -> CheckResult
             if parameter.grad is not None:
                 first_gradients.setdefault(name, float(parameter.grad.norm()))
 
-    while time.monotonic() - began < seconds or not (first_gradients and returns):
-        _one_step(learner, collector, step, note)
-        step += ENVS
-        if len(states) < 64:
-            states.append(collector.observation)
-        returns += collector.finished.pop("return", [])
-        collector.finished.clear()
-    part = max(1, len(returns) // 10)
+    stopped_by = ""
+    try:
+        while time.monotonic() - began < seconds or not (first_gradients and returns):
+            _one_step(learner, collector, step, note)
+            step += ENVS
+            if len(states) < 64:
+                states.append(collector.observation)
+            returns += collector.finished.pop("return", [])
+            collector.finished.clear()
+    except NotFiniteError as error:
+        stopped_by = str(error)
+    first, last, change_error = _ends(returns)
     probability, gradient, legal = _mask_report(network, states[-1])
     return CheckResult(
-        first_return=float(np.mean(returns[:part])) if returns else float("nan"),
-        last_return=float(np.mean(returns[-part:])) if returns else float("nan"),
+        first_return=first,
+        last_return=last,
+        change_error=change_error,
         base_return=base,
         episodes=len(returns),
         seconds=time.monotonic() - began,
@@ -122,12 +151,27 @@ def check_training(config: TrainConfig, seconds: float = CHECK_S) -> CheckResult
         illegal_probability=probability,
         illegal_gradient=gradient,
         unused_columns=_constant_columns(env, states),
-        gradients=[
-            GradientReport(n, p.numel(), float(p.detach().norm()), first_gradients.get(n))
-            for n, p in network.named_parameters()
-        ],
+        gradients=_gradients(network, first_gradients),
         not_finite=[n for n, t in network.state_dict().items() if not torch.isfinite(t).all()],
+        stopped_by=stopped_by,
     )
+
+
+def _ends(returns: Sequence[float]) -> tuple[float, float, float]:
+    """Mean returns of the first and the last episodes, and the standard error of their difference."""
+    if not returns:
+        return float("nan"), float("nan"), float("nan")
+    count = max(1, min(len(returns) // 2, max(ENVS, len(returns) // 10)))
+    first, last = np.array(returns[:count]), np.array(returns[-count:])
+    error = np.sqrt((first.var(ddof=1) + last.var(ddof=1)) / count) if count > 1 else 0.0
+    return float(first.mean()), float(last.mean()), float(error)
+
+
+def _gradients(network: SchedulingNetwork, first: dict[str, float]) -> list[GradientReport]:
+    return [
+        GradientReport(name, parameter.numel(), float(parameter.detach().norm()), first.get(name))
+        for name, parameter in network.named_parameters()
+    ]
 
 
 def _one_step(learner: Learner, collector: Collector, step: int, note: Any) -> None:
@@ -173,11 +217,10 @@ def _constant_columns(env: SchedulingVectorEnv, states: list[dict[str, Any]]) ->
 
 def report(result: CheckResult) -> str:
     """The findings in words."""
-    rose = result.last_return - result.first_return
     lines = [
         f"One window, {result.episodes} episodes in {result.seconds:.0f} s: return {result.first_return:.4g} "
-        f"at first, {result.last_return:.4g} at last ({rose:+.4g}); the base policy reaches "
-        f"{result.base_return:.4g}.",
+        f"at first, {result.last_return:.4g} at last ({result.rose:+.4g}; by chance up to "
+        f"{result.least_change:.2g}); the base policy reaches {result.base_return:.4g}.",
         f"Masks: {100 * result.legal_share:.0f} % of actions legal; an illegal one has probability "
         f"{result.illegal_probability:g} and gradient {result.illegal_gradient:g}.",
     ]
@@ -187,20 +230,32 @@ def report(result: CheckResult) -> str:
     for one in result.gradients:
         gradient = "none" if one.gradient_norm is None else f"{one.gradient_norm:.3g}"
         lines.append(f"{one.name:<28}{one.size:>9,}{one.weight_norm:>11.3g}{gradient:>12}")
-    lines += ["", "In order." if result.passed else "Not in order: " + "; ".join(_complaints(result))]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", _conclusion(result)])
+
+
+def _conclusion(result: CheckResult) -> str:
+    if result.verdict == "broken":
+        return "Broken: " + "; ".join(_complaints(result)) + "."
+    if result.verdict == "learns":
+        return "It learns: the return rose, and masks and gradients are in order."
+    return (
+        "Did not move: masks and gradients are in order, but the return did not rise. Either what it starts "
+        "from is the best there is for this window, or it learns too slowly: try a larger "
+        "learning_rate.start, a smaller network.strength, or other rewards."
+    )
 
 
 def _complaints(result: CheckResult) -> list[str]:
     complaints = []
-    if result.not_finite:
-        complaints.append(f"not finite: {', '.join(result.not_finite)} (a smaller learning_rate.start)")
+    if result.stopped_by or result.not_finite:
+        what = result.stopped_by or f"not finite: {', '.join(result.not_finite)}"
+        complaints.append(f"{what} (a smaller learning_rate.start)")
     if result.illegal_probability or result.illegal_gradient:
         complaints.append("illegal actions are not masked by this network")
     if not any(g.gradient_norm for g in result.gradients):
         complaints.append("no gradient arrives")
-    if result.last_return < min(result.first_return, result.base_return):
+    if result.rose < -result.least_change and result.last_return < result.base_return:
         complaints.append(
-            "the window was not learnt: try a larger learning_rate.start, less entropy, or other rewards"
+            "the return fell: try a smaller learning_rate.start, less entropy, or other rewards"
         )
     return complaints

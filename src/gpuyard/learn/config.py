@@ -16,14 +16,16 @@ from gpuyard.learn.schedules import Schedule
 from gpuyard.network.config import NetworkConfig
 from gpuyard.registry import suggest
 
-Algorithm = Literal["ppo", "d3qn", "sac", "clone"]
+Algorithm = Literal["ppo", "d3qn", "sac", "clone", "evolve"]
 ALGORITHMS: dict[str, tuple[str, str]] = {
     "ppo": ("gpuyard.learn.ppo", "PPOConfig"),
     "d3qn": ("gpuyard.learn.d3qn", "D3QNConfig"),
     "sac": ("gpuyard.learn.sac", "SACConfig"),
     "clone": ("gpuyard.learn.clone", "CloneConfig"),
+    "evolve": ("gpuyard.learn.evolve", "EvolveConfig"),
 }
 """Where the settings of each algorithm are declared."""
+MOST_PROCESSES = 256
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -82,8 +84,9 @@ class TrainingSection(Section):
     minutes: Annotated[float, Field(gt=0)] | None = None
     """Stop after this time even if steps are left."""
     seed: Seed = 0
-    processes: Annotated[int, Field(ge=1, le=256)] | None = None
-    """Each with a share of the environments, averaging gradients; None: one a processor."""
+    processes: Annotated[int, Field(ge=1, le=MOST_PROCESSES)] | None = None
+    """Each with an equal share of the environments, averaging gradients; None: one a processor, fewer if
+    shares would not be equal."""
     device: Literal["cpu", "cuda"] = "cpu"
     accumulate: Annotated[int, Field(ge=1, le=1024)] = 1
     """Parts in which the gradient of a minibatch is computed, to save memory."""
@@ -135,6 +138,17 @@ class RuleSection(Section):
     bias: float = 1.0
     """Of the gate; above 0 without anything else, every job passes."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _join_names(cls, values: Any) -> Any:
+        """``--rule.gate.globals.NAME`` and ``[rule.gate.globals]`` make a table of what is one name here."""
+        gate = values.get("gate") if isinstance(values, Mapping) else None
+        if not isinstance(gate, Mapping) or not isinstance(gate.get("globals"), Mapping):
+            return values
+        jobs = {name: weight for name, weight in gate.items() if name != "globals"}
+        overall = {f"globals.{name}": weight for name, weight in gate["globals"].items()}
+        return {**values, "gate": {**jobs, **overall}}
+
 
 class TrainConfig(Section):
     """A training run."""
@@ -162,7 +176,7 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _check_rule(self) -> Self:
-        if self.rule is not None and self.network.residual != "rule":
+        if self.rule is not None and "rule" not in (self.network.residual, self.network.kind):
             raise ValueError("rule has no effect without network.residual = 'rule'")
         if self.rule is not None and self.init_from is not None:
             raise ValueError("give a rule, or a model to start from by init_from, not both")
@@ -201,10 +215,13 @@ def read_config(document: Mapping[str, Any], source: str = "configuration") -> T
     module, name = ALGORITHMS[str(algorithm)]
     model = getattr(import_module(module), name)
     settings = values.pop(str(algorithm), {})
+    if algorithm == "evolve":
+        values["network"] = {"kind": "rule", **values.get("network", {})}
     try:
         values["settings"] = model.model_validate(without_words_for_none(settings))
     except ValidationError as error:
         raise InputError(f"{source}: {described(error, model, (str(algorithm),))}") from None
+    _check_environment(values.get("environment"), source)
     try:
         config = TrainConfig.model_validate(values)
     except ValidationError as error:
@@ -212,17 +229,38 @@ def read_config(document: Mapping[str, Any], source: str = "configuration") -> T
     return _resolved(config)
 
 
+def _check_environment(table: Any, source: str) -> None:
+    """Settings of the environment, told as any other: with their place and their value."""
+    if not isinstance(table, Mapping):
+        return
+    try:
+        EnvConfig.model_validate(
+            {key: value for key, value in table.items() if key in EnvConfig.model_fields}
+        )
+    except ValidationError as error:
+        raise InputError(f"{source}: {described(error, EnvConfig, ('environment',))}") from None
+
+
 def _resolved(config: TrainConfig) -> TrainConfig:
     """With what depends on the machine written down, so that a run can be repeated."""
-    count = config.training.processes
+    if config.algorithm == "evolve":  # one process, whose threads play; its steps are episodes
+        own = config.settings
+        played = own.generations * own.population * own.episodes
+        training = config.training.model_copy(update={"processes": 1, "steps": played})
+        config = config.model_copy(update={"training": training})
+    count, envs = config.training.processes, config.environment.envs
+    even = [number for number in range(1, min(envs, MOST_PROCESSES) + 1) if envs % number == 0]
     if count is None:
-        count = min(len(os.sched_getaffinity(0)), config.environment.envs)
+        count = max(number for number in even if number <= len(os.sched_getaffinity(0)))
         training = config.training.model_copy(update={"processes": count})
         config = config.model_copy(update={"training": training})
-    if config.environment.envs % count:
+    if envs % count:
+        multiples = [number for number in (envs // count * count, (envs // count + 1) * count) if number]
+        counts = [*(n for n in even if n < count)][-1:] + [*(n for n in even if n > count)][:1]
         raise InputError(
-            f"environment.envs {config.environment.envs} cannot be shared by training.processes {count}; "
-            f"use a multiple of {count}"
+            f"environment.envs {envs} cannot be shared evenly by training.processes {count}; give "
+            f"--environment.envs {' or '.join(map(str, multiples))}, or --processes "
+            f"{' or '.join(map(str, counts))}"
         )
     return config
 
@@ -299,21 +337,28 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 def toml_text(document: Mapping[str, Any]) -> str:
     """Tables of values as TOML; tables inside tables are written inline."""
-    plain = [f"{name} = {_toml(value)}" for name, value in document.items() if not isinstance(value, Mapping)]
+    plain = [
+        f"{name} = {toml_value(value)}" for name, value in document.items() if not isinstance(value, Mapping)
+    ]
     blocks = ["\n".join(plain)] if plain else []
     for name, table in document.items():
         if isinstance(table, Mapping):
-            lines = [f"{_key(key)} = {_toml(value)}" for key, value in table.items() if value is not None]
+            lines = [
+                f"{_key(key)} = {toml_value(value)}" for key, value in table.items() if value is not None
+            ]
             blocks.append("\n".join([f"[{_key(name)}]", *lines]))
     return "\n\n".join(blocks) + "\n"
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as TOML on one line."""
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(key)} = {_toml(item)}" for key, item in value.items() if item is not None)
+        inner = ", ".join(
+            f"{_key(key)} = {toml_value(item)}" for key, item in value.items() if item is not None
+        )
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return f"{value:.1f}"
     return json.dumps(value, ensure_ascii=False)

@@ -37,6 +37,10 @@ class Environments:
         """Settings of one part of the jobs, unless a generator draws them."""
         return {} if self.draws else {"split": split}
 
+    def model(self, split: str, **changes: Any) -> EnvModel:
+        """The environment on one part of the jobs, some of its settings changed."""
+        return self._model({**self._part(split), **changes})
+
     def training(self, envs: int, **changes: Any) -> SchedulingVectorEnv:
         """Environments of one process; ``changes`` are settings of their own."""
         return SchedulingVectorEnv(

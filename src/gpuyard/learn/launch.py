@@ -11,6 +11,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpuyard.errors import InputError
+from gpuyard.learn.exit_codes import (
+    BAD_INPUT,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    NOT_FINITE,
+    PEER_LOST,
+    REFUSED,
+)
+from gpuyard.run_files import process_log
 
 # glibc gives every large block back to the system at once, and asks for it again at the next layer: with
 # these settings, which only count before a process starts, forward and backward passes take half the time.
@@ -20,7 +30,12 @@ MALLOC = {
     "MALLOC_TOP_PAD_": "268435456",
 }
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
-BAD_INPUT, NOT_FINITE = 2, 3
+EXPLAINED = (DONE, INTERRUPTED, NOT_FINITE)
+"""Ends that the run's own files tell everything about."""
+
+
+class TrainingFailedError(Exception):
+    """A process of a run ended as none should; the message says where it wrote why."""
 
 
 class TrainingProcesses:
@@ -70,18 +85,24 @@ class TrainingProcesses:
             )
 
     def _log(self, rank: int) -> Path:
-        return self._directory / f"process-{rank}.log"
+        return self._directory / process_log(rank)
 
     def poll(self) -> int | None:
-        """None while any of them runs, then the worst of their exit codes."""
+        """None while any of them runs, then the exit code of the one that explains the end of all."""
         codes = [process.poll() for process in self._processes]
         if any(code is None for code in codes):
             if self._interrupted:
                 self._signal(signal.SIGINT)
             return None
-        known = [code for code in codes if code is not None]
-        # The first failure explains the others, which only lost their peer.
-        return next((code for code in known if code not in (0, 1)), max(known))
+        code = self._processes[self._explaining()].returncode
+        return FAILED if code == PEER_LOST or code < 0 else code
+
+    def _explaining(self) -> int:
+        """The rank of the process whose end explains that of the others, which may have lost a peer only."""
+        codes = [process.returncode for process in self._processes]
+        rest = (BAD_INPUT, NOT_FINITE, INTERRUPTED, PEER_LOST, DONE)
+        crashed = [rank for rank, code in enumerate(codes) if code not in rest]
+        return crashed[0] if crashed else min(range(len(codes)), key=lambda rank: rest.index(codes[rank]))
 
     def interrupt(self) -> None:
         """Ask them to write a checkpoint and end."""
@@ -103,25 +124,24 @@ class TrainingProcesses:
         """Say what went wrong, if something did.
 
         Raises:
-            InputError: what a process refused, or where it wrote why it failed.
+            InputError: what a process refused.
+            TrainingFailedError: naming the log of the process that failed.
         """
-        if code in (0, 130, NOT_FINITE):
+        if code in EXPLAINED:
             return
-        said = self._last_lines()
-        if code == BAD_INPUT and said:
-            raise InputError(said[-1].removeprefix("gpuyard: "))
-        reason = f": {said[-1]}" if said else ""
-        raise InputError(
-            f"{self._directory}: training failed{reason} (all of it in {self._log(0).name}); "
-            "--resume goes on from the last checkpoint"
+        rank = self._explaining()
+        said = self._log(rank).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        if code == BAD_INPUT and said and said[-1].startswith(REFUSED):
+            raise InputError(said[-1].removeprefix(REFUSED))
+        number = self._processes[rank].returncode
+        reason = said[-1] if said else "it said nothing"
+        if number < 0:
+            why = " (the system does so for want of memory)" if number == -signal.SIGKILL else ""
+            reason = f"it was ended by signal {signal.Signals(-number).name}{why}"
+        raise TrainingFailedError(
+            f"{self._directory}: training failed in process {rank}: {reason}; all that it said is in "
+            f"{self._log(rank)}; gpuyard train --resume {self._directory} goes on from the last checkpoint"
         )
-
-    def _last_lines(self) -> list[str]:
-        for rank in range(len(self._processes)):
-            lines = self._log(rank).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            if lines:
-                return lines[-20:]
-        return []
 
 
 @contextmanager

@@ -1,9 +1,12 @@
 """Networks, algorithms and models from the settings of a run."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gpuyard.env.model import EnvModel
@@ -17,13 +20,20 @@ from gpuyard.learn.learner import Learner, Setup
 from gpuyard.learn.networks import SchedulingNetwork, make_network
 from gpuyard.learn.schedules import Schedule
 from gpuyard.learn.validation import Judgement
+from gpuyard.network.config import NetworkConfig
 from gpuyard.network.model_file import ModelFile, find_model, read_model
 from gpuyard.network.sizes import NetworkSizes
+from gpuyard.network.tensors import expected_tensors
 from gpuyard.registry import suggest
 
 
-def make_policy_network(config: TrainConfig, model: EnvModel) -> SchedulingNetwork:
+def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None = None) -> SchedulingNetwork:
     """The network that training starts with, the same in every process.
+
+    Args:
+        config: Of the run.
+        model: The environment.
+        start: The file to start from if that is not ``config.init_from`` itself but a copy of it.
 
     Raises:
         InputError: if the model to start from is of another network or environment.
@@ -31,19 +41,21 @@ def make_policy_network(config: TrainConfig, model: EnvModel) -> SchedulingNetwo
     sizes = NetworkSizes.of(model)
     seed = config.training.seed
     if config.init_from is None:
-        if config.network.residual == "rule" and config.rule is None:
+        if "rule" in (config.network.residual, config.network.kind) and config.rule is None:
             raise InputError(
-                "network.residual rule needs a rule: a table rule, or --init-from and a run of train search"
+                "a network that is or starts from a rule needs one: a table rule, or --init-from and a run "
+                "of train search"
             )
         rule = None if config.rule is None else rule_tensors(config.rule, model)
         return make_network(config.network, sizes, seed=seed, rule=rule)
-    start = read_model(find_model(config.init_from))
-    tensors = {name: torch.from_numpy(array.copy()) for name, array in start.tensors.items()}
-    if start.network.kind == "rule" and config.network.kind != "rule":
+    first = read_model(start or find_model(config.init_from))
+    tensors = {name: torch.from_numpy(array.copy()) for name, array in first.tensors.items()}
+    if first.network.kind == "rule" and config.network.kind != "rule":
         if config.network.residual != "rule":
             raise InputError(f"{config.init_from} holds a rule; start from it with network.residual = 'rule'")
-        check_sizes(start, sizes, config.init_from)
+        check_sizes(first, sizes, config.init_from)
         return make_network(config.network, sizes, seed=seed, rule=tensors)
+    check_network(first, config.network, sizes, config.init_from)
     network = make_network(config.network, sizes, seed=seed, rule=_rule_of(tensors))
     load_weights(network, tensors, config.init_from)
     return network
@@ -77,6 +89,27 @@ def _column(name: str, names: list[str], where: str) -> int:
 
 def _rule_of(tensors: dict[str, Tensor]) -> dict[str, Tensor] | None:
     return {n.removeprefix("rule."): t for n, t in tensors.items() if n.startswith("rule.")} or None
+
+
+def check_network(start: ModelFile, network: NetworkConfig, sizes: NetworkSizes, source: str) -> None:
+    """Raise an InputError if weights were made for another network than this, naming what differs."""
+    shapes = {name: array.shape for name, array in start.tensors.items()}
+    if shapes == expected_tensors(network, sizes):
+        return
+    for name in ("kind", "width", "depth", "residual"):
+        there, here = getattr(start.network, name), getattr(network, name)
+        if there != here:
+            raise InputError(
+                f"{source} does not fit the network: network.{name} is {there} there and {here} here; leave "
+                f"network.{name} out, or start from a model whose {name} is {here}"
+            )
+    for name in ("kind", "rows", "job_columns", "node_columns", "global_columns", "actions"):
+        there, here = getattr(start.sizes, name), getattr(sizes, name)
+        if there != here:
+            raise InputError(
+                f"{source} does not fit the environment: {name.replace('_', ' ')} {there} there and {here} "
+                "here; train on the cluster and with the settings it was made for"
+            )
 
 
 def check_sizes(start: ModelFile, sizes: NetworkSizes, source: str) -> None:
@@ -137,6 +170,17 @@ def model_of(
 ) -> ModelFile:
     """The network as a model, with what it was trained on and what it reached."""
     tensors = {name: tensor.detach().cpu().numpy() for name, tensor in network.state_dict().items()}
+    return model_of_weights(config, model, tensors, step, judgement)
+
+
+def model_of_weights(
+    config: TrainConfig,
+    model: EnvModel,
+    tensors: Mapping[str, NDArray[np.float32]],
+    step: int,
+    judgement: Judgement,
+) -> ModelFile:
+    """The same of weights as arrays."""
     training = {
         "algorithm": config.algorithm,
         "steps": step,

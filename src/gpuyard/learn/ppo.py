@@ -6,7 +6,7 @@ is driven by a Gaussian around the network's outputs with noise that fades in th
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -221,7 +221,7 @@ class PPO:
                 shape = (self.config.rollout_steps, *tensor.shape)
                 self._rollout[name] = torch.zeros(shape, dtype=tensor.dtype, device=self.setup.device)
             self._rollout[name][self._filled] = tensor
-        return cast(NDArray[Any], actions.cpu().numpy())
+        return actions.cpu().numpy()
 
     @torch.no_grad()
     def observe(self, transition: Transition) -> None:
@@ -254,7 +254,8 @@ class PPO:
             kl = 0.0
             parts = self._minibatches(len(batch["actions"]))
             for part in parts:
-                chosen = {name: tensor.index_select(0, part.to(tensor.device)) for name, tensor in batch.items()}
+                rows = part.to(self.setup.device)
+                chosen = {name: tensor.index_select(0, rows) for name, tensor in batch.items()}
                 stats = self._step(chosen, self.config.entropy.at(progress), average)
                 updates += 1
                 for name, value in stats.items():

@@ -58,7 +58,10 @@ register("train-preset", "bursty")(
                 "heuristics": ["fifo+greedy", "sjf+greedy", "largest+greedy", "random+greedy"],
             },
         },
-        {"ppo": {"ppo": {**_PPO, "value_updates_first": 2}}},
+        {
+            "ppo": {"ppo": {**_PPO, "value_updates_first": 2}},
+            "evolve": {"network": {"kind": "rule"}, "evolve": {"generations": 60}},
+        },
     )
 )
 

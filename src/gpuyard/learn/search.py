@@ -14,19 +14,19 @@ from gpuyard.cluster import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.env.config import EnvConfig
 from gpuyard.errors import InputError
+from gpuyard.held_out import FIGURES, Figures, Part, WindowSet
 from gpuyard.learn.search_cma import Generation, Held, RuleRunner, TunedRule, tune
 from gpuyard.learn.search_config import SearchConfig
 from gpuyard.learn.search_grid import (
     GridResult,
     Objective,
     Tournament,
-    fixed_heuristics,
     grid_policies,
     search_grid,
 )
 from gpuyard.learn.search_rule import RuleModel, Units, rule_of, steps_of
-from gpuyard.learn.search_windows import FIGURES, Figures, Part, WindowSet
 from gpuyard.policies.base import PolicySpec
+from gpuyard.policies.fixed import fixed_heuristics
 from gpuyard.workload import Workload
 
 __all__ = ["SearchConfig", "SearchProgress", "SearchResult", "search"]

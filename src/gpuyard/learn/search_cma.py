@@ -1,7 +1,6 @@
 """CMA-ES over the weights of a rule, whole windows run natively."""
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,11 +11,11 @@ import numpy as np
 from gpuyard.env.config import EnvConfig
 from gpuyard.env.episodes import find_source
 from gpuyard.env.model import EnvModel
-from gpuyard.errors import InputError
+from gpuyard.held_out import FIGURES, Figures, Part
+from gpuyard.learn.covariance import covariance_strategy
 from gpuyard.learn.search_config import SearchConfig
 from gpuyard.learn.search_grid import Objective
 from gpuyard.learn.search_rule import Rule, RuleModel
-from gpuyard.learn.search_windows import FIGURES, Figures, Part
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.rollout import EpisodeResults, EpisodeRunner, native_network
 from gpuyard.network.sizes import NetworkSizes
@@ -155,7 +154,7 @@ class _Tuning:
         self._config, self._tell = config, tell
         self._began = time.monotonic()
         self._rng = np.random.default_rng(config.seed)
-        self._strategy = _strategy(steps.size, config)
+        self._strategy = covariance_strategy(steps.size, config.sigma, config.population, config.seed)
         self._history: list[Generation] = []
         self._near = train.figures(start)  # of the last rule that was looked at on all training windows
         self._best = (np.inf, start)
@@ -216,26 +215,3 @@ class _Tuning:
     def _is_over(self) -> bool:
         limit = self._config.seconds
         return limit is not None and time.monotonic() - self._began >= limit
-
-
-def _strategy(size: int, config: SearchConfig) -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it cannot plot
-            import cma  # type: ignore[import-untyped]
-    except ImportError:
-        raise InputError(
-            "searching for a rule needs the package cma; install gpuyard[learn], or set generations = 0"
-        ) from None
-    # Its own random numbers: by default it takes, and seeds, those of the whole process.
-    draws = np.random.RandomState(config.seed % 2**32)
-    options = {
-        "popsize": config.population,
-        "randn": draws.randn,
-        "seed": np.nan,
-        "verbose": -9,
-        "verb_log": 0,
-        "verb_disp": 0,
-        "maxiter": np.inf,
-    }
-    return cma.CMAEvolutionStrategy(np.zeros(size), config.sigma, options)

@@ -6,16 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpuyard.cluster import Cluster
 from gpuyard.config import SimulationConfig
+from gpuyard.held_out import FIGURES, Figures, WindowSet
 from gpuyard.learn.search_config import SearchConfig
-from gpuyard.learn.search_windows import FIGURES, Figures, WindowSet
 from gpuyard.policies.base import LARGEST_EXPONENT, PolicySpec, parse_policy
-from gpuyard.policies.heuristics import Heuristic
-from gpuyard.policies.support import tells_watts
-from gpuyard.registry import registered
 
-BACKFILLS = ("strict", "greedy", "easy")
+AT_ONCE, AT_ONCE_WITH_HISTORY = 16, 256
+"""Policies run before progress is told; with predictions from long histories, which are made anew every time,
+more of them."""
 WINDOWS_GROW = 3
 FEWEST_KEPT = 6
 MOVES = {"exponent": 1.25, "t0_s": 1.6, "k": 1.3}
@@ -112,22 +110,6 @@ class GridResult:
     trials: tuple[Trial, ...]
 
 
-def fixed_heuristics(cluster: Cluster, simulation: SimulationConfig, placement: str) -> list[PolicySpec]:
-    """Every order that acts on the same information, with every simple backfill.
-
-    Orders that preempt are left out, as they may do more, and those that a number belongs to.
-    """
-    told = simulation.estimates != "none"
-    specs = []
-    for name, rule in registered("order").items():
-        if not isinstance(rule, Heuristic) or rule.preempts or rule.form or name == "random":
-            continue
-        if (name == "power-aware" and not tells_watts(cluster)) or (rule.uses_estimates and not told):
-            continue
-        specs += [PolicySpec(name, backfill, None, placement) for backfill in BACKFILLS]
-    return [spec for spec in specs if told or spec.backfill != "easy"]
-
-
 def grid_policies(config: SearchConfig, simulation: SimulationConfig) -> list[PolicySpec]:
     """Orders, express lanes and backfills to try; without estimates there are only sizes and ages."""
     if simulation.estimates == "none":
@@ -165,7 +147,7 @@ class Tournament:
 
     def run(self, trials: Sequence[Trial], which: Sequence[int], tell: Tell) -> None:
         """Bring trials up to these windows."""
-        chunk = 16
+        chunk = AT_ONCE_WITH_HISTORY if self._windows.predicts else AT_ONCE
         for first in range(0, len(trials), chunk):
             part = trials[first : first + chunk]
             missing = [number for number in which if any(number not in trial.figures for trial in part)]

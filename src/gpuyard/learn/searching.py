@@ -25,10 +25,10 @@ from gpuyard.learn.config import (
 from gpuyard.learn.search import SearchProgress, SearchResult, search
 from gpuyard.learn.search_config import SearchConfig
 from gpuyard.learn.search_rule import RuleModel
-from gpuyard.learn.worker_files import BEST, CONFIG, LAST, PROGRESS
 from gpuyard.network.model_file import ModelFile, write_model
 from gpuyard.progress import ProgressWriter
 from gpuyard.registry import suggest
+from gpuyard.run_files import BEST, CONFIG, LAST, PROGRESS
 from gpuyard.workload import Workload, read_workload
 
 SUMMARY = "search.json"

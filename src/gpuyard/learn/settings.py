@@ -5,9 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import InputError
-from gpuyard.learn.config import ALGORITHMS, TrainConfig, load_toml, merged, read_config
+from gpuyard.learn.config import ALGORITHMS, TrainConfig, load_toml, merged, read_config, toml_value
 from gpuyard.learn.presets import preset_tables
 from gpuyard.registry import suggest
+from gpuyard.run_files import START
+
+SOURCES = {
+    "workload": ("generator",),
+    "generator": ("workload",),
+    "preset": ("workload", "generator", "cluster"),
+}
+"""Where jobs come from, and what else cannot stand beside it."""
+JOBS = {("environment", name) for name in SOURCES}
+MOST_SHOWN = 60
 
 
 def assemble(
@@ -26,9 +36,9 @@ def assemble(
     if algorithm not in ALGORITHMS:
         known = dict.fromkeys((*ALGORITHMS, "search"))
         raise InputError(f"unknown algorithm {algorithm!r}{suggest(algorithm, known)}")
-    tables: dict[str, Any] = _of_model(init_from) if init_from else {}
+    tables: dict[str, Any] = _of_model(init_from, algorithm) if init_from else {}
     if preset:
-        tables = merged(tables, preset_tables(preset, algorithm))
+        tables = _over(tables, preset_tables(preset, algorithm))
     if file is not None:
         stated = load_toml(file)
         if stated.get("algorithm", algorithm) != algorithm:
@@ -36,19 +46,63 @@ def assemble(
         read_config(
             {**stated, "algorithm": algorithm}, str(file)
         )  # so that mistakes are told by the file's name
-        tables = merged(tables, stated)
-    tables = merged(tables, options)
+        if "init_from" in stated and (file.parent / START).is_file():
+            stated["init_from"] = str(file.parent / START)  # the settings of a run, and what it started from
+        tables = _over(tables, stated)
+    tables = _over(tables, options)
     if init_from:
         tables["init_from"] = init_from
     return read_config({**tables, "algorithm": algorithm}, "settings")
 
 
-def _of_model(source: str) -> dict[str, Any]:
+def _over(tables: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with changes, without what those make void: other jobs, a rule that nothing starts from."""
+    result = merged(tables, changes)
+    given = changes.get("environment", {})
+    for name, void in SOURCES.items():
+        if name in given:
+            kept = {
+                key: value for key, value in result["environment"].items() if key in given or key not in void
+            }
+            result["environment"] = kept
+    residual = changes.get("network", {}).get("residual", "rule")
+    if residual != "rule" and "rule" not in changes and result.get("network", {}).get("kind") != "rule":
+        result.pop("rule", None)
+    return result
+
+
+def replaced_in_words(
+    preset: str, algorithm: str, options: Mapping[str, Any], file: Path | None = None
+) -> str:
+    """Which of a preset's settings are not those of the run; empty if all are."""
+    own, given = preset_tables(preset, algorithm), merged(load_toml(file) if file else {}, options)
+    changes = []
+    for table, values in given.items():
+        before = own.get(table)
+        if not isinstance(values, Mapping) or not isinstance(before, Mapping):
+            continue
+        if table == "environment" and {"workload", "generator", "preset"} & set(values):
+            source = next(name for name in ("workload", "generator", "preset") if name in values)
+            changes.append(f"{source} {_short(values[source])} instead of its jobs")
+        changes += [
+            f"{table}.{key} {_short(value)} instead of {_short(before[key])}"
+            for key, value in values.items()
+            if key in before and before[key] != value and (table, key) not in JOBS
+        ]
+    return f"preset {preset} with {'; '.join(changes)}; all else is the preset's" if changes else ""
+
+
+def _short(value: Any) -> str:
+    text = toml_value(value)
+    return text.strip('"') if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def _of_model(source: str, algorithm: str) -> dict[str, Any]:
     """The environment that a model was made in, and a network that can start from it."""
     from gpuyard.network.model_file import find_model, read_model
 
     model = read_model(find_model(source))
     environment = dict(model.training.get("environment", {}))
-    if model.network.kind == "rule":
+    if model.network.kind == "rule" and algorithm != "evolve":
         return {"environment": environment, "network": {"residual": "rule"}}
     return {"environment": environment, "network": model.network.model_dump(mode="json")}

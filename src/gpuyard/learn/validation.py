@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gpuyard.errors import InputError
@@ -46,6 +47,9 @@ class Judgement:
 class Validation:
     """Held-out windows, and what heuristics reach on them.
 
+    Attributes:
+        reference: The best of the heuristics, from which the limit of completion times is counted.
+
     Args:
         environments: Of the configuration.
         section: Of the configuration.
@@ -69,10 +73,8 @@ class Validation:
             name: run_episodes(self._model, self._names, name, threads=threads)
             for name in dict.fromkeys([own, *(_full_name(name) for name in names)])
         }
-        self._reference_jct = min(float(np.mean(r.metrics["mean_jct_s"])) for r in results.values())
-        if section.max_jct_increase is not None:
-            best = min(results.values(), key=self._loss)
-            self._reference_jct = float(np.mean(best.metrics["mean_jct_s"]))
+        self.reference = min(results, key=lambda name: self.loss(results[name]))
+        self._reference_jct = float(np.mean(results[self.reference].metrics["mean_jct_s"]))
         for name, result in results.items():
             self.heuristics[name] = self._judge(result)
 
@@ -87,7 +89,10 @@ class Validation:
 
     def run(self, weights: Mapping[str, Tensor]) -> Judgement:
         """Judge the policy with these weights: its likeliest action in every state."""
-        tensors = {name: tensor.detach().cpu().numpy() for name, tensor in weights.items()}
+        return self.run_tensors({name: tensor.detach().cpu().numpy() for name, tensor in weights.items()})
+
+    def run_tensors(self, tensors: Mapping[str, NDArray[np.float32]]) -> Judgement:
+        """The same of weights as arrays."""
         network = native_network(self._network, self._sizes, tensors)
         return self._judge(run_episodes(self._model, self._names, network, threads=self._threads))
 
@@ -108,17 +113,22 @@ class Validation:
                 values[name] = mean
         if self._section.metric not in values:
             values[self._section.metric] = float(np.mean(results.metrics[self._section.metric]))
-        return Judgement(-self._loss(results, charged=True), values)
+        return Judgement(-self.loss(results, self._reference_jct), values)
 
-    def _loss(self, results: EpisodeResults, *, charged: bool = False) -> float:
-        """The metric over windows, such that smaller is better."""
+    def loss(self, results: EpisodeResults, reference_jct: float | None = None) -> float:
+        """The metric over windows, such that smaller is better.
+
+        Args:
+            results: Of a policy.
+            reference_jct: The mean completion time that a limit is counted from; None: no limit.
+        """
         section = self._section
         numbers = results.returns if section.metric == "return" else results.metrics[section.metric]
         average = section.average or ("mean" if section.metric == "return" else "geometric")
         charge = 0.0
-        if charged and section.max_jct_increase is not None:
+        if reference_jct is not None and section.max_jct_increase is not None:
             jct = float(np.mean(results.metrics["mean_jct_s"]))
-            charge = PENALTY * max(0.0, jct / self._reference_jct - 1.0 - section.max_jct_increase)
+            charge = PENALTY * max(0.0, jct / reference_jct - 1.0 - section.max_jct_increase)
         if average == "mean":
             mean = float(np.mean(numbers))
             return (-mean if self._higher else mean) + charge * abs(mean)

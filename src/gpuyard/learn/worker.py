@@ -29,17 +29,18 @@ from gpuyard.learn.checkpoint import (
 from gpuyard.learn.collector import Collector
 from gpuyard.learn.config import TrainConfig, load_toml, read_config
 from gpuyard.learn.environments import Environments
+from gpuyard.learn.evolve_worker import EvolveWorker
+from gpuyard.learn.exit_codes import BAD_INPUT, DONE, INTERRUPTED, NOT_FINITE, PEER_LOST, REFUSED
 from gpuyard.learn.group import PeerLostError, ProcessGroup
 from gpuyard.learn.learner import Learner, NotFiniteError
 from gpuyard.learn.making import make_learner, make_policy_network, model_of
 from gpuyard.learn.probe import action_record
 from gpuyard.learn.tensorboard import open_board
 from gpuyard.learn.validation import Validation
-from gpuyard.learn.worker_files import BEST, CHECKPOINT, CONFIG, DIAGNOSIS, LAST, PROGRESS
 from gpuyard.network.model_file import write_model
 from gpuyard.progress import ProgressWriter
+from gpuyard.run_files import BEST, CHECKPOINT, CONFIG, DIAGNOSIS, LAST, PROGRESS, START
 
-EXIT_INTERRUPTED, EXIT_NOT_FINITE, EXIT_BAD_INPUT = 130, 3, 2
 CONTROL_EVERY = 32
 """Steps of the environments between two occasions to write, validate or stop, for algorithms that have no
 rollouts."""
@@ -59,10 +60,10 @@ COUNTERS = (
 class Worker:
     """One process of a run."""
 
-    def __init__(self, directory: Path, group: ProcessGroup) -> None:
+    def __init__(self, directory: Path, config: TrainConfig, group: ProcessGroup) -> None:
         self.directory = directory
         self.group = group
-        self.config: TrainConfig = read_config(load_toml(directory / CONFIG), str(directory / CONFIG))
+        self.config = config
         self.first = group.rank == 0
         training = self.config.training
         self.environments = Environments(self.config.environment)
@@ -72,7 +73,8 @@ class Worker:
         )
         mine = seeds[group.rank * self.local : (group.rank + 1) * self.local] >> np.uint64(1)
         env = self.environments.training(self.local)
-        self.network = make_policy_network(self.config, env.model)
+        start = directory / START  # the run needs nothing from where that came from
+        self.network = make_policy_network(self.config, env.model, start if start.is_file() else None)
         self.phase = 0
         self.learner: Learner = make_learner(self.config, self.phase, self.network, env, group)
         self.collector = Collector(env, [int(seed) for seed in mine], self.learner.keep_steps)
@@ -300,13 +302,14 @@ def _metadata(part: bytes) -> dict[str, str]:
     return metadata
 
 
-def _open_diary(worker: Worker, resume: bool) -> ProgressWriter:
+def _open_diary(worker: Worker | EvolveWorker, resume: bool) -> ProgressWriter:
     path = worker.directory / PROGRESS
     if resume:
         return ProgressWriter.resume(path, worker.step)
     diary = ProgressWriter(path)
     start = {"event": "start", "algorithm": worker.config.algorithm, "name": worker.directory.resolve().name}
-    total = worker.config.training.steps + worker._warm_steps
+    warm = worker.config.warm_start
+    total = worker.config.training.steps + (warm.steps if warm else 0)
     diary.write({**start, "total_steps": total, "time": time.time()})
     return diary
 
@@ -328,15 +331,16 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _train(given.directory, group, given.resume, given.parent)
     except InputError as error:
-        if group.rank == 0:
-            print(f"gpuyard: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        print(f"{REFUSED}{error}", file=sys.stderr)
+        return BAD_INPUT
     except PeerLostError:
-        return 1
+        return PEER_LOST
 
 
 def _train(directory: Path, group: ProcessGroup, resume: bool, parent: int) -> int:
-    worker = Worker(directory, group)
+    config = read_config(load_toml(directory / CONFIG), str(directory / CONFIG))
+    evolves = config.algorithm == "evolve"
+    worker = EvolveWorker(directory, config) if evolves else Worker(directory, config, group)
     worker.parent = parent
 
     def ask(*_: Any) -> None:
@@ -345,18 +349,18 @@ def _train(directory: Path, group: ProcessGroup, resume: bool, parent: int) -> i
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)
     worker.begin(resume)
-    diary = _open_diary(worker, resume) if worker.first else None
+    diary = _open_diary(worker, resume) if group.rank == 0 else None
     try:
         reason = worker.run(diary)
     except NotFiniteError as error:
         reason = "nan"
-        if worker.first:
+        if group.rank == 0 and isinstance(worker, Worker):
             _save_diagnosis(directory, worker, error)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # asked again, it is ending already
     if diary is not None:
         diary.write({"event": "stop", "reason": reason, "step": worker.step, "elapsed_s": worker.elapsed_s})
-    return {"interrupted": EXIT_INTERRUPTED, "nan": EXIT_NOT_FINITE}.get(reason, 0)
+    return {"interrupted": INTERRUPTED, "nan": NOT_FINITE}.get(reason, DONE)
 
 
 def _save_diagnosis(directory: Path, worker: Worker, error: NotFiniteError) -> None:

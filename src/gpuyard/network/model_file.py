@@ -23,12 +23,12 @@ from gpuyard.network.config import NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import check_tensors
 from gpuyard.policies.named import SHIPPED
+from gpuyard.run_files import BEST, FOLDER, LAST, MODELS
 
 FORMAT = 1
 KEY = "gpuyard"
 SUFFIX = ".safetensors"
-BEST, LAST = f"best{SUFFIX}", f"last{SUFFIX}"
-_SHIPPED_IN = Path(__file__).parents[1] / "models"
+SHIPPED_IN = Path(__file__).parents[1] / "models"
 _AGAIN = "copy it again from where it was made, or train it again"
 
 Tensors = Mapping[str, NDArray[np.float32]]
@@ -101,13 +101,22 @@ def write_model(path: str | Path, model: ModelFile) -> None:
     Raises:
         InputError: if the tensors are not those of the network, or the file cannot be written.
     """
+    data = model_bytes(model)
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def model_bytes(model: ModelFile) -> bytes:
+    """What the file of a model holds.
+
+    Raises:
+        InputError: if the tensors are not those of the network.
+    """
     check_tensors(model.network, model.sizes, model.tensors)
     tensors = {name: np.ascontiguousarray(model.tensors[name], np.float32) for name in sorted(model.tensors)}
     header = model.header()
     header["sha256"] = _checksum(header, tensors)
-    data = safetensors.numpy.save(tensors, {KEY: json.dumps(header, sort_keys=True, allow_nan=False)})
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(data)
+    return safetensors.numpy.save(tensors, {KEY: json.dumps(header, sort_keys=True, allow_nan=False)})
 
 
 def read_model(path: str | Path) -> ModelFile:
@@ -141,9 +150,11 @@ def find_model(source: str | Path) -> Path:
     path = Path(source)
     if not path.is_dir():
         if not path.exists():
-            raise InputError(f"{source}: there is no such run directory or model file")
+            run = Path(FOLDER) / path
+            hint = f"; did you mean {run}?" if path.name == str(source) and run.is_dir() else ""
+            raise InputError(f"{source}: there is no such run directory or model file{hint}")
         return path
-    for name in (BEST, LAST):
+    for name in MODELS:
         if (path / name).is_file():
             return path / name
     raise InputError(
@@ -154,7 +165,7 @@ def find_model(source: str | Path) -> Path:
 
 def shipped_models() -> tuple[str, ...]:
     """Names of the models that come with gpuyard."""
-    return tuple(sorted(path.stem for path in _SHIPPED_IN.glob(f"*{SUFFIX}")))
+    return tuple(sorted(path.stem for path in SHIPPED_IN.glob(f"*{SUFFIX}")))
 
 
 def _shipped(name: str) -> Path:
@@ -162,7 +173,7 @@ def _shipped(name: str) -> Path:
     if name not in known:
         there = ", ".join(SHIPPED + other for other in known) or "none"
         raise InputError(f"{SHIPPED}{name}: no such model comes with gpuyard; there are: {there}")
-    return _SHIPPED_IN / f"{name}{SUFFIX}"
+    return SHIPPED_IN / f"{name}{SUFFIX}"
 
 
 def _read(path: Path) -> bytes:

@@ -15,6 +15,7 @@ from gpuyard.network.model_file import ModelFile, find_model, read_model
 from gpuyard.network.rollout import NativeNetwork, native_network
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.policies.base import PolicySpec
+from gpuyard.policies.learned_history import after_history, play
 from gpuyard.policies.named import ReplayingPolicy
 from gpuyard.preparation import CoreInputs
 from gpuyard.workload import Workload
@@ -97,15 +98,34 @@ class LearnedPolicy(ReplayingPolicy):
         progress: Callable[[int], None] | None = None,
     ) -> tuple[CoreInputs, dict[str, Any]]:
         """Run all jobs to their end: the simulation as the core took it, and the arrays of the schedule."""
-        if history is not None and (config.estimates == "history" or self.base.order == "qssf"):
-            raise InputError(
-                f"policy {self.name}: learned policies predict from the jobs of the run alone; leave the "
-                "history out, or use other estimates"
-            )
         model = self._model_for(workload, cluster, config)
-        network = self._network(NetworkSizes.of(model), cluster.name)
+        if history is not None and (config.estimates == "history" or self.base.order == "qssf"):
+            kept = len(model.inputs.kept)
+            return model.inputs, self._replay_after(history, workload, cluster, config, kept)
+        network = self.network_for(NetworkSizes.of(model), cluster.name)
         table = model.episode(0)[0]
         return model.inputs, _core.replay(model.spec, table, network, progress)
+
+    def _replay_after(
+        self, history: Workload, workload: Workload, cluster: Cluster, config: SimulationConfig, kept: int
+    ) -> dict[str, Any]:
+        """The schedule of jobs that follow others, from which run times are predicted."""
+        if self.model.kind in HOST_KINDS:
+            raise InputError(
+                f"policy {self.name}: chooses hosts, and predicts from the jobs of the run alone; leave the "
+                "history out, or use other estimates"
+            )
+        if config.kill_at_estimate or (workload.frame["gpu_milli"] < 1000).any():
+            raise InputError(
+                f"policy {self.name}: learned policies take no history together with jobs that share GPUs or "
+                "are killed at their estimates; leave the history out"
+            )
+        both = after_history(workload, history)
+        source = WindowedJobs(both, cluster, len(history), len(both), kept)
+        settings = config.model_copy(update={"oversize": "drop"})  # of the history; others have been refused
+        model = self._model(source, settings)
+        network = self.network_for(NetworkSizes.of(model), cluster.name)
+        return play(model, model.episode_rows[0], network)
 
     def decide(self, snapshot: _core.Snapshot) -> _core.Decision:
         """What to start now, one job after another until the network would rather wait.
@@ -142,9 +162,18 @@ class LearnedPolicy(ReplayingPolicy):
                 f"policy {self.name}: was trained on {self._trained_on()}, {trained.pools} pools; a cluster "
                 f"of {pools} pools and {gpus} GPUs looks different to it; train the model on that cluster"
             )
-        return spec, self._network(sizes, "this cluster")
+        return spec, self.network_for(sizes, "this cluster")
 
-    def _network(self, sizes: NetworkSizes, cluster: str) -> NativeNetwork:
+    def network_for(self, sizes: NetworkSizes, cluster: str) -> NativeNetwork:
+        """The network for observations of these sizes.
+
+        Args:
+            sizes: Of observations and actions.
+            cluster: Where they come from, for people.
+
+        Raises:
+            InputError: if the network was trained on others.
+        """
         self._check_sizes(sizes, cluster)
         return native_network(self.model.network, sizes, self.model.tensors)
 
@@ -174,15 +203,18 @@ class LearnedPolicy(ReplayingPolicy):
     def _model_for(self, workload: Workload, cluster: Cluster, config: SimulationConfig) -> EnvModel:
         """The environment in which all jobs are one episode."""
         wanted = (id(workload), cluster, config)
-        if self._environment is not None and self._environment[0] == wanted:
-            return self._environment[1]
+        known = self._environment  # read once: other threads may replace it
+        if known is not None and known[0] == wanted:
+            return known[1]
+        model = self._model(WindowedJobs(workload, cluster, 0, len(workload), 1), config)
+        self._environment = (wanted, model)
+        return model
+
+    def _model(self, source: WindowedJobs, config: SimulationConfig) -> EnvModel:
         changes: dict[str, Any] = {**_NOT_OF_THE_MODEL, "simulation": config}
         environment: EnvConfig = self.model.environment.model_copy(update=changes)
-        everything = WindowedJobs(workload, cluster, 0, len(workload), 1)
         try:
-            model = EnvModel(self.model.kind, environment, everything)
+            return EnvModel(self.model.kind, environment, source)
         except InputError as error:
             text = str(error).replace('simulation=SimulationConfig(oversize="drop")', "--oversize drop")
             raise InputError(f"policy {self.name}: {text}") from None
-        self._environment = (wanted, model)
-        return model

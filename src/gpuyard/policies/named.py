@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard.errors import InputError
 from gpuyard.policies.base import PolicySpec, parse_policy
+from gpuyard.run_files import FOLDER
 
 if TYPE_CHECKING:
     from gpuyard import _core
@@ -69,6 +70,9 @@ def find_policy(text: str) -> PolicySpec | ReplayingPolicy:
             raise InputError(f"policy {text!r}: there is no such run directory or model file") from None
         if "/" in text:
             raise InputError(f"{error}; nor is there a run directory or model file {text}") from None
+        run = Path(FOLDER) / text
+        if text and run.is_dir():
+            raise InputError(f"policy {text!r}: did you mean the training run {run}?") from None
         raise
 
 

@@ -1,0 +1,238 @@
+"""``gpuyard evaluate``: compare policies on windows that nothing was chosen by."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from gpuyard.cli_parts import ClusterText, Flag, Json, is_preset, open_console, open_trace, print_json
+from gpuyard.errors import InputError
+from gpuyard.simulation_options import SimulationOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpuyard.evaluate import Comparison
+
+LINE_EVERY_S = 10.0
+
+
+def evaluate(
+    policies: Annotated[
+        list[str],
+        Parameter(
+            negative=(),
+            help="Run directories, model files or names such as sjf+easy; with --episodes a run comes first.",
+        ),
+    ],
+    /,
+    *,
+    on: Annotated[
+        str | None, Parameter(help="A file of jobs in any known format, or a built-in workload such as demo.")
+    ] = None,
+    cluster: ClusterText = None,
+    windows: Annotated[int | None, Parameter(help="How many. (default: 40)")] = None,
+    jobs_per_window: Annotated[
+        int | None, Parameter(help="Jobs of a window; 0 makes the whole part one window. (default: 1024)")
+    ] = None,
+    part: Annotated[
+        Literal["test", "validation", "train", "all"] | None,
+        Parameter(help="Of the workload by time: 60 % train, 20 % validation, 20 % test. (default: test)"),
+    ] = None,
+    draws: Annotated[
+        bool, Flag, Parameter(help="Windows are fresh draws of the built-in workload that --on names.")
+    ] = False,
+    against: Annotated[
+        str | None,
+        Parameter(
+            help="The reference: a policy, or the best fixed heuristic on other windows. (default: best)"
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        Parameter(help="What to compare by (docs/metrics.md). (default: mean_bounded_slowdown)"),
+    ] = None,
+    all_heuristics: Annotated[
+        bool | None,
+        Parameter(
+            help="Run every fixed heuristic, to name the best in hindsight. (default: if --against is best)"
+        ),
+    ] = None,
+    placement: Annotated[
+        str | None, Parameter(help="Where jobs go, the same for all. (default: as the policies say)")
+    ] = None,
+    transfer: Annotated[
+        bool,
+        Flag,
+        Parameter(help="Allow models trained with other estimates or on another cluster, and say so."),
+    ] = False,
+    episodes: Annotated[
+        int | None,
+        Parameter(help="Instead: so many episodes of the environment that the first policy was trained in."),
+    ] = None,
+    out: Annotated[Path | None, Parameter(help="Write all results into this directory.")] = None,
+    json: Json = False,
+    options: SimulationOptions = SimulationOptions(),  # noqa: B008  (frozen)
+) -> None:
+    """Compare policies on jobs that they were not trained on, and say how sure the answer is.
+
+    Example: gpuyard evaluate runs/ppo-1 sjf+easy --on jobs.parquet --cluster 64x8 --out results
+    """
+    if out is not None:
+        _check_out(out)
+    given = {
+        "windows": windows,
+        "part": part,
+        "metric": metric,
+        "against": against,
+        "all_heuristics": all_heuristics,
+        "placement": placement,
+    }
+    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    settings |= {"draws": True} if draws else {}
+    settings |= {"transfer": True} if transfer else {}
+    if jobs_per_window is not None:
+        settings["jobs_per_window"] = jobs_per_window or None
+    with _Progress() as progress:
+        if episodes is not None:
+            others = {"--on": on, "--cluster": cluster, "--jobs-per-window": jobs_per_window}
+            comparison = _in_episodes(policies, episodes, settings, others, options, progress)
+        else:
+            comparison = _on_windows(policies, on, cluster, settings, options, progress)
+    if out is not None:
+        comparison.write(out)
+    if json:
+        from gpuyard.evaluation_tables import evaluation_document
+
+        print_json(evaluation_document(comparison))
+        return
+    _show(open_console(), comparison, out)
+
+
+def _check_out(directory: Path) -> None:
+    from gpuyard.evaluate.storage import check_free
+
+    try:
+        check_free(directory)
+    except InputError as error:
+        raise InputError(f"--out {error}") from None
+
+
+def _on_windows(
+    policies: list[str],
+    on: str | None,
+    cluster: str | None,
+    settings: dict[str, Any],
+    options: SimulationOptions,
+    progress: _Progress,
+) -> Comparison:
+    from gpuyard.evaluate import compare
+
+    if on is None:
+        raise InputError(
+            "--on is missing: on which jobs? Give a file of jobs or a built-in workload, or compare with "
+            "--episodes N in the environment that a run was trained in"
+        )
+    if settings.get("draws"):
+        if not is_preset(on):
+            raise InputError(f"--draws: {on} is a file; fresh draws need a built-in workload (workload list)")
+        return compare(policies, on, cluster, options.config(), progress=progress.update, **settings)
+    if cluster is None and not is_preset(on):
+        from gpuyard.cluster import GRAMMAR
+
+        raise InputError(f"--cluster is missing: which cluster shall run {on}? Expected {GRAMMAR}")
+    jobs, machines, _ = open_trace(on, cluster)
+    return compare(policies, jobs, machines, options.config(), progress=progress.update, **settings)
+
+
+def _in_episodes(
+    policies: list[str],
+    count: int,
+    settings: dict[str, Any],
+    others: dict[str, Any],
+    options: SimulationOptions,
+    progress: _Progress,
+) -> Comparison:
+    from gpuyard.evaluate.episodes import evaluate_run
+    from gpuyard.options import given_options, option_name
+
+    unfit = [name for name, value in others.items() if value is not None]
+    unfit += [option_name(name) for name in given_options(options)]
+    unfit += [option_name(name) for name in settings if name not in ("metric", "against")]
+    if unfit:
+        raise InputError(
+            f"{unfit[0]} has no meaning with --episodes: jobs, cluster and settings are those of the run's "
+            "environment"
+        )
+    return evaluate_run(
+        policies[0],
+        policies[1:],
+        count,
+        metric=settings.get("metric"),
+        against=settings.get("against", "best"),
+        progress=progress.update,
+    )
+
+
+def _show(console: Console, comparison: Comparison, out: Path | None) -> None:
+    from gpuyard.evaluate.words import who_loses_in_words
+    from gpuyard.evaluation_tables import evaluation_table
+
+    console.print(evaluation_table(comparison), "", sep="\n")
+    for line in comparison.summary().split("\n"):
+        console.print(line)
+    losers = who_loses_in_words(comparison)
+    if losers:
+        console.print("", "Who loses", sep="\n", style="bold")
+        for line in losers:
+            console.print(line)
+    for entry in comparison.shown:
+        if entry.note:
+            console.print(f"Note on {entry.label}: {entry.note}.", style="dim")
+    if out is not None:
+        console.print("", f"Written to {out}: evaluation.json and parquet files", sep="\n")
+
+
+class _Progress:
+    """A bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        from gpuyard.terminal import errors
+
+        self._console = errors()
+        self._bar: Any = None
+        self._last = time.monotonic()
+
+    def __enter__(self) -> _Progress:
+        if self._console.is_terminal:
+            from rich import progress
+
+            self._bar = progress.Progress(
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(bar_width=24),
+                progress.MofNCompleteColumn(),
+                progress.TimeRemainingColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, stage: str, done: int, total: int) -> None:
+        """Show where the evaluation is."""
+        if self._bar is not None:
+            tasks = {task.description: task.id for task in self._bar.tasks}
+            if stage not in tasks:
+                tasks[stage] = self._bar.add_task(stage, total=total)
+            self._bar.update(tasks[stage], completed=done, total=total)
+        elif time.monotonic() - self._last >= LINE_EVERY_S:
+            self._last = time.monotonic()
+            print(f"{stage}: {done:,} of {total:,}", file=sys.stderr, flush=True)

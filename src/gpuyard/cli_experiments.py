@@ -1,0 +1,129 @@
+"""``gpuyard experiments``: run recipes, write the page of results, ship and check models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from gpuyard.cli_parts import Json, open_console, print_json
+
+Files = Annotated[
+    list[Path] | None,
+    Parameter(help="Recipes, such as experiments/lublin.toml. (default: all of experiments/)"),
+]
+Results = Annotated[Path, Parameter(help="The folder of results.")]
+Traces = Annotated[
+    Path | None,
+    Parameter(env_var="GPUYARD_TRACES", help="The folder of public traces (docs/experiments.md)."),
+]
+
+RECIPES, RESULTS, PAGE = Path("experiments"), Path("results"), Path("docs/results.md")
+
+experiments_app = App(
+    name="experiments",
+    help="Experiments of docs/results.md: run them, write the page, check models.",
+    sort_key=5,
+)
+
+
+@experiments_app.command
+def run(
+    files: Files = None,
+    /,
+    *,
+    traces: Traces = None,
+    results: Results = RESULTS,
+    until: Annotated[str | None, Parameter(help="Name of the last step to run.")] = None,
+    json: Json = False,
+) -> None:
+    """Run experiments step by step; what has been run before is not run again.
+
+    Example: gpuyard experiments run experiments/lublin.toml --traces traces
+    """
+    from gpuyard.experiments.running import Experiment, run_experiment
+    from gpuyard.terminal import errors
+
+    experiments = [Experiment.of(file, results) for file in files or _recipes()]
+    console = errors()
+    for experiment in experiments:
+        run_experiment(experiment, traces, lambda line: console.print(line, soft_wrap=True), until)
+    known = [{"experiment": e.name, "minutes": e.minutes(), "complete": e.is_complete} for e in experiments]
+    if json:
+        print_json({"experiments": known})
+        return
+    for one in known:
+        open_console().print(f"{one['experiment']}: {one['minutes']:.0f} min in all", soft_wrap=True)
+
+
+@experiments_app.command
+def page(
+    files: Files = None,
+    /,
+    *,
+    results: Results = RESULTS,
+    out: Annotated[Path, Parameter(help="The page to write.")] = PAGE,
+    json: Json = False,
+) -> None:
+    """Write the page of results from what experiments left behind."""
+    from gpuyard.experiments.page import write_page
+    from gpuyard.experiments.running import Experiment
+
+    shown = write_page([Experiment.of(file, results) for file in files or _recipes()], out)
+    if json:
+        print_json({"page": str(out), "experiments": shown})
+        return
+    open_console().print(f"{out}: {len(shown)} experiments", soft_wrap=True)
+
+
+@experiments_app.command
+def ship(
+    files: Files = None,
+    /,
+    *,
+    results: Results = RESULTS,
+    out: Annotated[Path, Parameter(help="The folder of models.")] = Path("src/gpuyard/models"),
+    page: Annotated[Path | None, Parameter(help="The page of models to write.")] = Path("docs/models.md"),
+    json: Json = False,
+) -> None:
+    """Copy the models that recipes name, with a card each, to where the package has its models."""
+    from gpuyard.experiments.models import ship_models
+    from gpuyard.experiments.running import Experiment
+
+    names = ship_models([Experiment.of(file, results) for file in files or _recipes()], out, page)
+    if json:
+        print_json({"models": names})
+        return
+    for name in names:
+        open_console().print(f"{out / name}.safetensors", soft_wrap=True)
+
+
+@experiments_app.command
+def check(
+    *,
+    traces: Traces = None,
+    models: Annotated[list[str] | None, Parameter(name="--model", help="Only this one; repeat it.")] = None,
+    json: Json = False,
+) -> int:
+    """Evaluate the shipped models again and compare with the figures on their cards."""
+    from gpuyard.experiments.checking import check_models
+
+    checks = check_models(traces, models)
+    if json:
+        print_json({"checks": [one.document() for one in checks]})
+    else:
+        for one in checks:
+            open_console().print(one.in_words(), soft_wrap=True, markup=False)
+        if not checks:
+            open_console().print("no models come with this gpuyard")
+    return 0 if all(one.agrees is not False for one in checks) else 1
+
+
+def _recipes() -> list[Path]:
+    from gpuyard.errors import InputError
+
+    found = sorted(RECIPES.glob("*.toml"))
+    if not found:
+        raise InputError(f"there are no recipes in {RECIPES}/; name the files of experiments to use")
+    return found

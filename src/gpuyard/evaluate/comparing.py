@@ -1,0 +1,60 @@
+"""``gpuyard.compare``: policies on a workload, in one call."""
+
+from pathlib import Path
+from typing import Any
+
+from gpuyard.cluster import Cluster, parse_cluster
+from gpuyard.config import SimulationConfig
+from gpuyard.errors import InputError
+from gpuyard.evaluate.comparison import Comparison
+from gpuyard.evaluate.config import read_evaluation
+from gpuyard.evaluate.windows import Policies, Progress, evaluate_draws, evaluate_windows
+from gpuyard.workload import Workload, read_workload
+from gpuyard.workload.generators.base import GeneratorConfig
+from gpuyard.workload.generators.presets import WorkloadPreset, preset_workloads
+
+
+def compare(
+    policies: Policies,
+    workload: Workload | GeneratorConfig | str | Path,
+    cluster: Cluster | str | None = None,
+    config: SimulationConfig | None = None,
+    *,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Compare policies on windows that nothing was chosen by, against the best fixed heuristic.
+
+    Args:
+        policies: Names such as ``sjf+easy``, run directories or model files.
+        workload: Jobs, a file of them in any known format, the name of a built-in workload, or a generator,
+            whose fresh draws are the windows.
+        cluster: A cluster, or what ``parse_cluster`` takes, such as ``64x8``; None: that of a built-in
+            workload.
+        config: Settings of the simulation, ``estimates`` among them, the same for all policies.
+        progress: Told what is being done, how much of it is done, and of how much.
+        settings: Fields of ``EvaluationConfig``, such as ``windows=20`` or ``against="sjf+easy"``.
+
+    Raises:
+        InputError: if a policy cannot run here, or would not be compared fairly, or a part of the workload
+            has too few jobs for a window.
+    """
+    evaluation = read_evaluation(settings)
+    machines = parse_cluster(cluster) if isinstance(cluster, str) else cluster
+    preset: WorkloadPreset | None = None
+    if isinstance(workload, str) and workload in preset_workloads():
+        preset = preset_workloads()[workload]()
+        machines = machines or (parse_cluster(preset.cluster) if preset.cluster else None)
+        workload = preset.config
+    if isinstance(workload, str | Path):
+        workload = read_workload(workload)
+    if machines is None:
+        raise InputError("name the cluster that the jobs run on, such as cluster='64x8'")
+    draws = evaluation.draws or (preset is None and isinstance(workload, GeneratorConfig))
+    if isinstance(workload, GeneratorConfig) and not draws:
+        workload = workload.generate().workload
+    if isinstance(workload, GeneratorConfig):
+        return evaluate_draws(workload, machines, policies, evaluation, config, progress=progress)
+    if draws:
+        raise InputError("draws are made by a generator; give one, or the name of a built-in workload")
+    return evaluate_windows(workload, machines, policies, evaluation, config, progress=progress)

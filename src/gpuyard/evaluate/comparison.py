@@ -1,0 +1,259 @@
+"""Policies on the same windows: what each reached, how far apart they are, and how sure that is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from gpuyard.errors import InputError
+from gpuyard.evaluate.bootstrap import Difference, Floats, paired_difference
+from gpuyard.evaluate.setting import PolicyEntry, Setting, lower_is_better
+from gpuyard.policies.base import parse_policy
+from gpuyard.registry import suggest
+
+ChosenOn = Literal["validation", "given"]
+CLASS_METRICS = ("mean_bounded_slowdown", "mean_wait_s")
+"""A class loses if one of these, of which less is better, rises."""
+BESIDE = ("mean_jct_s", "p99_wait_s", "max_wait_s")
+"""Metrics that stand beside whatever is compared: what a gain may have been bought with."""
+
+
+@dataclass(frozen=True)
+class Loser:
+    """A class of jobs that fares worse.
+
+    Attributes:
+        by: What classes are made by: ``priority``, ``group``, ``gpus`` or ``user``.
+        name: Of the class.
+        jobs: In it, over all windows.
+        metric: What rises.
+        difference: By how much.
+    """
+
+    by: str
+    name: str
+    jobs: int
+    metric: str
+    difference: Difference
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What policies reached on the same windows.
+
+    Attributes:
+        setting: What they were compared on.
+        policies: Who they are.
+        reference: Name of the policy that the others are measured against.
+        chosen_on: How the reference was chosen: as the best fixed heuristic on ``validation`` windows, or
+            ``given`` by the user.
+        hindsight: Name of the heuristic that was best on these very windows; None without heuristics.
+        windows: One row a policy and window: ``policy``, ``window``, and a column a metric; metrics that the
+            inputs do not tell, or that were not computed for the family of heuristics, are null.
+        classes: One row a policy, window and class of jobs: ``policy``, ``window``, ``by``, ``class``,
+            ``jobs`` and metrics.
+        jobs: One row a policy, window and job, where they were kept.
+        schedules: The schedule of the first window by policy, with nodes.
+    """
+
+    setting: Setting
+    policies: tuple[PolicyEntry, ...]
+    reference: str | None
+    chosen_on: ChosenOn
+    hindsight: str | None
+    windows: pl.DataFrame
+    classes: pl.DataFrame
+    jobs: pl.DataFrame | None = None
+    schedules: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> tuple[PolicyEntry, ...]:
+        """Policies that have a row in tables: all but the family of heuristics."""
+        return tuple(policy for policy in self.policies if policy.is_shown)
+
+    def policy(self, name: str) -> PolicyEntry:
+        """A policy by its full name, its label, or as short as names of policies may be.
+
+        Raises:
+            InputError: if it is not among them.
+        """
+        for asked in (name, _in_full(name)):
+            for policy in self.policies:
+                if asked in (policy.name, policy.label):
+                    return policy
+        known = dict.fromkeys(policy.name for policy in self.policies)
+        raise InputError(f"policy {name!r} was not compared{suggest(name, known)}")
+
+    def values(self, policy: str, metric: str | None = None) -> Floats:
+        """A metric of every window, in the order of the setting.
+
+        Raises:
+            InputError: if there is no such policy or metric, or a value is unknown.
+        """
+        metric = metric or self.setting.metric
+        if metric not in self.windows.columns[2:]:
+            known = dict.fromkeys(self.windows.columns[2:])
+            raise InputError(f"metric {metric!r} was not computed{suggest(metric, known)}")
+        name = self.policy(policy).name
+        column = self.windows.filter(pl.col("policy") == name)[metric]
+        if column.null_count() or not len(column):
+            raise InputError(f"metric {metric} of policy {name} is not known on every window")
+        return column.cast(pl.Float64).to_numpy()
+
+    def knows(self, policy: str, metric: str) -> bool:
+        """Whether a metric of a policy is known on every window."""
+        try:
+            return bool(np.isfinite(self.values(policy, metric)).all())
+        except InputError:
+            return False
+
+    def mean(self, policy: str, metric: str | None = None) -> float:
+        """A metric's mean over windows."""
+        return float(self.values(policy, metric).mean())
+
+    def difference(self, policy: str, against: str | None = None, metric: str | None = None) -> Difference:
+        """How far a policy's mean lies from another's, with a 95 % interval.
+
+        Args:
+            policy: Its name or label.
+            against: The other; None: the reference.
+            metric: None: the one that policies are compared by.
+
+        Raises:
+            InputError: if there is no such policy or metric, or there is no reference.
+        """
+        metric = metric or self.setting.metric
+        other = against or self.reference
+        if other is None:
+            raise InputError("this comparison has no reference; say against which policy")
+        return paired_difference(
+            self.values(policy, metric),
+            self.values(other, metric),
+            block=self.setting.block,
+            disjoint=self.setting.disjoint,
+            lower_is_better=self._lower(metric),
+        )
+
+    def ranking(self, metric: str | None = None) -> list[str]:
+        """Names of the policies for which the metric is known, the best first."""
+        metric = metric or self.setting.metric
+        known = [entry.name for entry in self.policies if self.knows(entry.name, metric)]
+        return sorted(known, key=lambda name: self.mean(name, metric) * (1 if self._lower(metric) else -1))
+
+    def who_loses(self, policy: str, against: str | None = None) -> list[Loser]:
+        """Classes of jobs that fare worse than under another policy, the interval excluding zero.
+
+        Means are over all jobs of a class, windows resampled as in ``difference``.
+
+        Args:
+            policy: Its name or label.
+            against: The other; None: the reference.
+        """
+        other = against or self.reference
+        if other is None or not len(self.classes):
+            return []
+        own, others = self._class_totals(policy), self._class_totals(other)
+        found = []
+        for (by, name), mine in own.items():
+            theirs = others.get((by, name))
+            if theirs is None:
+                continue
+            for metric in CLASS_METRICS:
+                difference = self._class_difference(mine, theirs, metric)
+                if difference is not None and difference.verdict == "worse":
+                    found.append(Loser(by, name, int(mine["jobs"].sum()), metric, difference))
+        return found
+
+    def _class_totals(self, policy: str) -> dict[tuple[str, str], Mapping[str, Floats]]:
+        """Of each class, the number of jobs and the sums of metrics in every window, 0 where it has none."""
+        rows = self.classes.filter(pl.col("policy") == self.policy(policy).name)
+        place = {window: i for i, window in enumerate(self.setting.windows)}
+        totals: dict[tuple[str, str], Mapping[str, Floats]] = {}
+        for (by, name), part in rows.partition_by("by", "class", as_dict=True, maintain_order=True).items():
+            at = [place[window] for window in part["window"]]
+            jobs = part["jobs"].to_numpy().astype(np.float64)
+            columns = {"jobs": jobs} | {m: part[m].fill_null(0.0).to_numpy() * jobs for m in CLASS_METRICS}
+            spread: dict[str, Floats] = {}
+            for column, values in columns.items():
+                spread[column] = np.zeros(len(place))
+                spread[column][at] = values
+            totals[(by, name)] = spread
+        return totals
+
+    def _class_difference(
+        self, own: Mapping[str, Floats], other: Mapping[str, Floats], metric: str
+    ) -> Difference | None:
+        jobs = float(own["jobs"].sum())
+        if not jobs or float(own[metric].sum()) <= float(other[metric].sum()):
+            return None
+        total = paired_difference(
+            own[metric],
+            other[metric],
+            block=self.setting.block,
+            disjoint=self.setting.disjoint,
+            lower_is_better=True,
+        )
+        windows = len(own["jobs"])
+        return Difference(
+            total.ratio,
+            total.low,
+            total.high,
+            total.verdict,
+            total.own * windows / jobs,
+            total.other * windows / jobs,
+        )
+
+    def _lower(self, metric: str) -> bool:
+        if metric == self.setting.metric:
+            return self.setting.lower_is_better
+        return lower_is_better(metric, tuple(self.windows.columns[2:]))
+
+    def summary(self) -> str:
+        """In words: who is best, by how much, how sure that is, and what it costs."""
+        from gpuyard.evaluate.words import summary
+
+        return summary(self)
+
+    def write(self, directory: str | Path) -> None:
+        """Write all files (docs/evaluation.md) into a directory.
+
+        Raises:
+            InputError: if the directory holds something else, or cannot be written.
+        """
+        from gpuyard.evaluate.storage import write_comparison
+
+        write_comparison(self, Path(directory))
+
+    @classmethod
+    def read(cls, directory: str | Path) -> "Comparison":
+        """Read what ``write`` wrote.
+
+        Raises:
+            InputError: if it is not there, is incomplete, or of another version.
+        """
+        from gpuyard.evaluate.storage import read_comparison
+
+        return read_comparison(Path(directory))
+
+    def report(self, path: str | Path) -> None:
+        """Write a report that can be opened in a browser.
+
+        Raises:
+            InputError: if it cannot be written.
+        """
+        from importlib import import_module
+
+        # Reports know comparisons, so comparisons find them only when one is asked for.
+        import_module("gpuyard.report").write_report(Path(path), [self])
+
+
+def _in_full(name: str) -> str:
+    """The name of a heuristic with its backfill, but without a placement if it states none."""
+    try:
+        full = parse_policy(name).name
+    except InputError:
+        return name
+    return full if "/" in name else full.rpartition("/")[0]

@@ -1,0 +1,176 @@
+"""Who is compared: policies by name, all with the same placement and the same information."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from gpuyard.cluster import Cluster
+from gpuyard.config import SimulationConfig
+from gpuyard.env.config import HOST_KINDS
+from gpuyard.errors import InputError
+from gpuyard.evaluate.setting import PolicyEntry, Role
+from gpuyard.policies.base import DEFAULT_PLACEMENT, PolicySpec, parse_policy
+from gpuyard.policies.learned import LearnedPolicy
+from gpuyard.policies.named import find_policy
+from gpuyard.policies.support import check_supported
+from gpuyard.workload import Workload
+
+Policy = PolicySpec | LearnedPolicy
+
+_SAME_FOR_ALL = ("estimates", "kill_at_estimate", "locality_penalty")
+_MODEL_FILES = ("best", "last", "model")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A policy and its entry."""
+
+    entry: PolicyEntry
+    policy: Policy
+
+    @property
+    def name(self) -> str:
+        """The full name."""
+        return self.entry.name
+
+    def in_role(self, role: Role) -> "Contender":
+        """The same in another role."""
+        return replace(self, entry=replace(self.entry, role=role))
+
+
+def find_contenders(
+    policies: Iterable[str | PolicySpec | LearnedPolicy], placement: str | None = None
+) -> tuple[list[Contender], str]:
+    """Policies by name, and the placement that all of them share.
+
+    Names of heuristics without a placement take that of the others.
+
+    Raises:
+        InputError: for a policy that is unknown or given twice, or if placements differ.
+    """
+    found = [(one, find_policy(one) if isinstance(one, str) else one) for one in policies]
+    stated: dict[str, str] = {} if placement is None else {placement: "asked for"}
+    for text, policy in found:
+        if isinstance(policy, LearnedPolicy):
+            stated.setdefault(policy.base.placement, f"that of {policy.name}")
+        elif isinstance(policy, PolicySpec) and not (isinstance(text, str) and "/" not in text):
+            stated.setdefault(policy.placement, f"that of {policy.name}")
+    if len(stated) > 1:
+        (first, of_first), (second, of_second), *_ = stated.items()
+        raise InputError(
+            f"policies must be compared with the same placement, but {first} is {of_first} and {second} "
+            f"{of_second}; compare those with {first} and those with {second} apart"
+        )
+    shared = next(iter(stated), DEFAULT_PLACEMENT)
+    contenders: list[Contender] = []
+    for _, policy in found:
+        if isinstance(policy, PolicySpec):
+            policy = replace(policy, placement=shared)
+        elif not isinstance(policy, LearnedPolicy):
+            raise InputError(f"policy {policy!r}: expected a policy's name, a run directory or a model file")
+        if policy.name not in {contender.name for contender in contenders}:
+            contenders.append(contender_of(policy))
+    return with_labels(contenders), shared
+
+
+def heuristics(names: Iterable[str], placement: str, role: Role) -> list[Contender]:
+    """Heuristics by name, with that placement."""
+    return [contender_of(replace(parse_policy(name), placement=placement), role) for name in names]
+
+
+def contender_of(policy: Policy, role: Role = "given") -> Contender:
+    """A policy with its entry."""
+    if isinstance(policy, LearnedPolicy):
+        placement = policy.base.placement
+        entry = PolicyEntry(policy.name, _short(policy.name), "learned", policy.name, placement, role)
+        return Contender(entry, policy)
+    label = policy.name.rpartition("/")[0]
+    return Contender(PolicyEntry(policy.name, label, "heuristic", None, policy.placement, role), policy)
+
+
+def _short(name: str) -> str:
+    """What a person would call a learned policy: its run's name, rather than that of a file in it."""
+    path = Path(name.removeprefix("model:"))
+    if path.suffix == ".safetensors" and path.stem in _MODEL_FILES and path.parent.name:
+        return path.parent.name
+    return path.name.removesuffix(".safetensors") or str(path.resolve().name)
+
+
+def with_labels(contenders: Sequence[Contender]) -> list[Contender]:
+    """With labels that tell them apart: those that two would share become full names."""
+    labels = [contender.entry.label for contender in contenders]
+    return [
+        replace(one, entry=replace(one.entry, label=one.name)) if labels.count(one.entry.label) > 1 else one
+        for one in contenders
+    ]
+
+
+def usual_heuristics(config: SimulationConfig) -> tuple[str, ...]:
+    """What many clusters would try first, and what is hard to beat."""
+    if config.estimates == "none":
+        return ("fifo+easy", "lifo+greedy", "smallest+greedy")
+    return ("fifo+easy", "sjf+easy", "saf+strict", "wspt+easy", "lifo+greedy")
+
+
+def checked(
+    contender: Contender, workload: Workload, cluster: Cluster, config: SimulationConfig, *, transfer: bool
+) -> Contender:
+    """A contender that can run here, with a note about what differs from its training.
+
+    Args:
+        contender: Who.
+        workload: Some of the jobs.
+        cluster: What they run on.
+        config: Settings of all.
+        transfer: Whether a learned policy may have been trained with other information or elsewhere.
+
+    Raises:
+        InputError: if it cannot, or not in a fair comparison.
+    """
+    policy = contender.policy
+    if isinstance(policy, PolicySpec):
+        check_supported(workload, cluster, policy, config)
+        return contender
+    if policy.model.kind in HOST_KINDS:
+        raise InputError(
+            f"policy {policy.name}: chooses hosts, which shows in its own environment only; use --episodes "
+            "(evaluate_episodes)"
+        )
+    differences = [*other_information(policy, config), *_other_cluster(policy, cluster)]
+    if differences and not transfer:
+        raise InputError(
+            f"policy {policy.name}: {differences[0]}; compare it under the same, train it anew, or allow it "
+            "with --transfer"
+        )
+    policy.check_supported(workload, cluster, config)
+    mode = policy.model.environment.step_mode
+    notes = [*differences, *([f"acts in step mode {mode}"] if mode != "instant" else [])]
+    return replace(contender, entry=replace(contender.entry, note="; ".join(notes)))
+
+
+def other_information(policy: LearnedPolicy, config: SimulationConfig) -> list[str]:
+    """What a learned policy knew in training and does not know here, or the other way round, in words."""
+    trained = policy.model.environment.simulated
+    names = [*_SAME_FOR_ALL, *(("noise_sigma",) if config.estimates == "noisy" else ())]
+    return [
+        f"was trained with {name} {was}, but is compared with {now}"
+        for name in names
+        if (was := getattr(trained, name)) != (now := getattr(config, name))
+    ]
+
+
+def _other_cluster(policy: LearnedPolicy, cluster: Cluster) -> list[str]:
+    own = policy.model.cluster
+    if _shape(own) == _shape(cluster):
+        return []
+    texts = [f"{one.name} ({one.node_count:,} nodes, {one.total_gpus:,} GPUs)" for one in (own, cluster)]
+    return [f"was trained on cluster {texts[0]}, but is compared on {texts[1]}"]
+
+
+def _shape(cluster: Cluster) -> tuple[bytes, ...]:
+    """Nodes as they differ for scheduling, whatever they are called."""
+    columns = cluster.node_columns()
+    speed = np.array([gpu_type.speed for gpu_type in cluster.gpu_types])[columns["type"]]
+    return (speed.tobytes(), *(column.tobytes() for name, column in columns.items() if name != "type"))

@@ -1,0 +1,369 @@
+"""Policies that act in an environment: for step modes and choices that schedules of windows do not show.
+
+Everything runs natively; torch is not needed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import polars as pl
+from pydantic import ValidationError
+
+from gpuyard.env.config import HOST_KINDS
+from gpuyard.env.episodes import DrawnJobs
+from gpuyard.env.model import EnvModel, acting_policy
+from gpuyard.errors import InputError
+from gpuyard.evaluate import frames
+from gpuyard.evaluate.comparison import ChosenOn, Comparison
+from gpuyard.evaluate.config import BEST
+from gpuyard.evaluate.contenders import Contender, contender_of, other_information, with_labels
+from gpuyard.evaluate.setting import RETURN, Setting, fingerprint_of, lower_is_better
+from gpuyard.evaluate.windows import Progress, without_doubles
+from gpuyard.held_out import TEST_DRAWS, VALIDATION_DRAWS, disjoint_equivalent, overlapping
+from gpuyard.learn.config import EnvironmentSection, ValidationSection, described, load_toml
+from gpuyard.learn.environments import Environments
+from gpuyard.network.rollout import METRICS, EpisodeRunner
+from gpuyard.network.sizes import NetworkSizes
+from gpuyard.policies.base import PolicySpec, parse_policy
+from gpuyard.policies.fixed import fixed_heuristics
+from gpuyard.policies.learned import LearnedPolicy
+from gpuyard.policies.named import find_policy
+from gpuyard.registry import registered
+from gpuyard.run_files import CONFIG
+
+OBSERVED = (
+    "base_policy",
+    "window",
+    "tokens",
+    "lookahead",
+    "lookahead_horizon_s",
+    "job_features",
+    "node_features",
+    "global_features",
+)
+"""Settings that say what a policy sees: each learned policy has its own."""
+SAME = ("step_mode", "tick_s", "blocking_backfill")
+"""Settings that say what actions do: the same for all."""
+KNOWN = (RETURN, *METRICS)
+CHOOSING = 64
+"""Episodes on which the best heuristic is chosen."""
+
+Table = TypeVar("Table", EnvironmentSection, ValidationSection)
+Values = dict[str, Any]
+"""Of every episode, by metric."""
+
+
+def evaluate_run(
+    run: str | Path,
+    policies: Iterable[str] = (),
+    count: int = 1000,
+    *,
+    metric: str | None = None,
+    against: str = BEST,
+    all_heuristics: bool = True,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare a run's policy in the environment that it was trained in, on episodes that are new to it.
+
+    Args:
+        run: Its directory.
+        policies: Others to compare with: heuristics, run directories, model files.
+        count: Episodes: fresh draws of its generator, or windows of the test part of its workload.
+        metric: None: what the run was validated by.
+        against: The reference: a policy, or ``best``, the heuristic that is best on validation episodes.
+        all_heuristics: Whether to run every heuristic that can act there.
+        progress: Told where the evaluation is.
+
+    Raises:
+        InputError: if that is no directory of a run with a model, or a policy cannot act there.
+    """
+    environment, validation = _settings_of(Path(run))
+    return evaluate_episodes(
+        environment,
+        [str(run), *policies],
+        count,
+        first_draw=validation.first_draw + TEST_DRAWS - VALIDATION_DRAWS,
+        metric=metric or validation.metric,
+        against=against,
+        all_heuristics=all_heuristics,
+        progress=progress,
+    )
+
+
+def _settings_of(directory: Path) -> tuple[EnvironmentSection, ValidationSection]:
+    """Where a run was trained, and how it was validated; its other settings would need torch to be read."""
+    path = directory / CONFIG
+    if not path.is_file():
+        raise InputError(
+            f"{directory}: is no directory of a training run (no {CONFIG}), so its environment is not known; "
+            "give a run, or compare on jobs with --on"
+        )
+    document = load_toml(path)
+    if document.get("algorithm") == "search":
+        raise InputError(f"{directory}: a search has no environment of its own; compare it with --on JOBS")
+    return _section(EnvironmentSection, document, path), _section(ValidationSection, document, path)
+
+
+def _section(model: type[Table], document: Mapping[str, Any], path: Path) -> Table:
+    name = "environment" if model is EnvironmentSection else "validation"
+    try:
+        return model.model_validate(document.get(name, {}))
+    except ValidationError as error:
+        raise InputError(f"{path}: {described(error, model, (name,))}") from None
+
+
+def evaluate_episodes(
+    environment: EnvironmentSection | Mapping[str, Any],
+    policies: Iterable[str | LearnedPolicy],
+    count: int = 1000,
+    *,
+    names: Sequence[int] | None = None,
+    split: str = "test",
+    first_draw: int = TEST_DRAWS,
+    metric: str = RETURN,
+    against: str = BEST,
+    all_heuristics: bool = True,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare policies that act in an environment, on the same episodes.
+
+    Args:
+        environment: Its table in the settings of a run: ``id``, ``preset``, ``workload`` or ``generator``,
+            ``cluster`` and settings of the environment. Learned policies see it as they were trained to.
+        policies: Heuristics, run directories or model files.
+        count: Episodes: draws of a generator, or windows of a part of the workload, evenly spaced.
+        names: Which episodes, by seed or first row, instead of ``count``.
+        split: Of a workload.
+        first_draw: Seed of the first draw of a generator.
+        metric: The return, or a metric of episodes.
+        against: The reference: a policy, or ``best``, the heuristic that is best on validation episodes.
+        all_heuristics: Whether to run every heuristic that can act there, to name the best in hindsight.
+        threads: None: one a processor.
+        progress: Told where the evaluation is.
+
+    Raises:
+        InputError: if a policy cannot act there, or would not be compared fairly.
+    """
+    lower_is_better(metric, KNOWN)
+    if not isinstance(environment, EnvironmentSection):
+        document = {"environment": dict(environment)}
+        environment = _section(EnvironmentSection, document, Path("the environment"))
+    arena = _Arena.of(environment, split, threads)
+    episodes = arena.names(count, first_draw) if names is None else list(names)
+    job = _Evaluation(arena, episodes, metric, progress)
+    return job.run([arena.contender(one) for one in policies], against, all_heuristics)
+
+
+@dataclass(frozen=True)
+class _Arena:
+    """Where policies act."""
+
+    environments: Environments
+    section: EnvironmentSection
+    split: str
+    threads: int | None
+    own: EnvModel
+    """The environment, with one draw of it."""
+
+    @classmethod
+    def of(cls, section: EnvironmentSection, split: str, threads: int | None) -> Self:
+        environments = Environments(section)
+        seeds = {"generator_seeds": (0,)} if environments.draws else {}
+        return cls(environments, section, split, threads, environments.model(split, **seeds))
+
+    def names(self, count: int, first_draw: int, split: str | None = None) -> list[int]:
+        section = ValidationSection(windows=count, first_draw=first_draw)
+        return self.environments.held_out(section, split or self.split)[1]
+
+    def model(self, names: Sequence[int], split: str | None = None, **changes: Any) -> EnvModel:
+        """The environment; draws are kept, as many policies act on each."""
+        seeds = {"generator_seeds": tuple(names)} if self.environments.draws else {}
+        return self.environments.model(split or self.split, **seeds, **changes)
+
+    def contender(self, one: str | LearnedPolicy, role: Any = "given") -> Contender:
+        """A policy that can act here."""
+        own = self.own
+        policy = find_policy(one) if isinstance(one, str) else one
+        if isinstance(policy, LearnedPolicy):
+            _check_same(policy, own)
+            return contender_of(policy, role)
+        if not isinstance(policy, PolicySpec):
+            raise InputError(f"policy {one!r}: expected a policy's name, a run directory or a model file")
+        if own.kind not in HOST_KINDS and isinstance(one, str) and "/" not in one:
+            policy = replace(policy, placement=own.policy.placement)
+        acting_policy(policy.name, own.kind)
+        if own.kind not in HOST_KINDS and policy.placement != own.policy.placement:
+            raise InputError(
+                f"policy {policy.name}: places jobs by {policy.placement}, but the environment by "
+                f"{own.policy.placement}; leave the placement out"
+            )
+        found = contender_of(policy, role)
+        # Where hosts are chosen, placements are what is compared.
+        return (
+            replace(found, entry=replace(found.entry, label=policy.name)) if own.kind in HOST_KINDS else found
+        )
+
+    def family(self) -> list[Contender]:
+        """Every heuristic that can act here."""
+        own = self.own
+        if own.kind in HOST_KINDS:
+            specs = [
+                replace(own.policy, backfill="greedy", placement=rule)
+                for rule in registered("placement")
+                if rule not in ("milp", "random")
+            ]
+        else:
+            specs = fixed_heuristics(own.cluster, own.config.simulated, own.policy.placement)
+            if own.config.step_mode == "blocking":  # the order alone decides there
+                specs = [spec for spec in specs if spec.backfill == "strict"]
+        return [self.contender(spec.name, "family") for spec in specs if _can_act(spec, own)]
+
+    def run(self, contender: Contender, names: Sequence[int], model: EnvModel) -> Values:
+        """What a policy reaches on each episode.
+
+        Args:
+            contender: Who.
+            names: Of the episodes.
+            model: The environment for heuristics.
+        """
+        policy = contender.policy
+        if isinstance(policy, PolicySpec):
+            chooser: Any = policy.name
+        else:
+            seen = {name: getattr(policy.model.environment, name) for name in OBSERVED}
+            model = self.model(names, **seen)
+            chooser = policy.network_for(NetworkSizes.of(model), model.cluster.name)
+        found = EpisodeRunner(model, self.threads).run(names, chooser)
+        return {RETURN: found.returns, "length": found.lengths, **found.metrics}
+
+
+def _can_act(spec: PolicySpec, model: EnvModel) -> bool:
+    """Whether a heuristic can act in an environment: tried on its first episode."""
+    first = 0 if model.draws else model.episode_rows[0]
+    try:
+        acting_policy(spec.name, model.kind)
+        EpisodeRunner(model, 1).run([first], spec.name)
+    except InputError:
+        return False
+    return True
+
+
+def _check_same(policy: LearnedPolicy, own: EnvModel) -> None:
+    """Refuse a learned policy that acts otherwise, or knows other things, than this environment says."""
+    trained = policy.model
+    differences = other_information(policy, own.config.simulated)
+    if trained.kind != own.kind:
+        differences.append(f"is for {trained.kind}, but is compared in {own.kind}")
+    for name in SAME:
+        was, now = getattr(trained.environment, name), getattr(own.config, name)
+        if was != now and (name != "tick_s" or own.config.step_mode == "tick"):
+            differences.append(f"was trained with {name} {was}, but is compared with {now}")
+    base = parse_policy(trained.environment.base_policy_of(trained.kind))
+    if own.kind in HOST_KINDS and (base.order, base.backfill) != (own.policy.order, own.policy.backfill):
+        differences.append(f"takes jobs by {base.name}, but is compared where they come by {own.policy.name}")
+    if own.kind not in HOST_KINDS and base.placement != own.policy.placement:
+        differences.append(f"places jobs by {base.placement}, but is compared with {own.policy.placement}")
+    if differences:
+        raise InputError(
+            f"policy {policy.name}: {differences[0]}; compare it under the same, or train it anew"
+        )
+
+
+def _in_its_role(contender: Contender, reference: str, hindsight: str | None) -> Contender:
+    if contender.name == reference:
+        return contender.in_role("reference")
+    if contender.name == hindsight and contender.entry.role != "given":
+        return contender.in_role("hindsight")
+    return contender
+
+
+class _Evaluation:
+    def __init__(self, arena: _Arena, names: Sequence[int], metric: str, progress: Progress | None) -> None:
+        self._arena, self._names, self._metric = arena, tuple(names), metric
+        self._progress = progress or (lambda stage, done, total: None)
+        self._lower = lower_is_better(metric, KNOWN)
+
+    def run(self, given: Sequence[Contender], against: str, everything: bool) -> Comparison:
+        """Choose the reference, run everything, put it together."""
+        arena = self._arena
+        chosen_on: ChosenOn = "validation" if against == BEST else "given"
+        family = arena.family() if everything or chosen_on == "validation" else []
+        if chosen_on == "validation":
+            names = arena.names(CHOOSING, VALIDATION_DRAWS, "validation")
+            model = arena.model(names, "validation")
+            reference = self._best(self._run_all(family, names, model, "choosing the best heuristic"))
+        else:
+            reference = arena.contender(against).name
+        usual = [arena.contender(name, "usual") for name in arena.environments.usual_heuristics()]
+        others = family if everything else [one for one in family if one.name == reference]
+        extra = [arena.contender(against)] if chosen_on == "given" else []
+        all_of_them = with_labels(without_doubles([*given, *extra, *usual, *others]))
+        values = self._run_all(all_of_them, self._names, arena.model(self._names), "policies")
+        heuristics = {one.name for one in (*usual, *family)}
+        fixed = {name: found for name, found in values.items() if name in heuristics}
+        hindsight = self._best(fixed) if everything else None
+        rows = [
+            frames.window_row(name, episode, {metric: column[i] for metric, column in found.items()})
+            for name, found in values.items()
+            for i, episode in enumerate(self._names)
+        ]
+        return Comparison(
+            setting=self._setting(),
+            policies=tuple(_in_its_role(one, reference, hindsight).entry for one in all_of_them),
+            reference=reference,
+            chosen_on=chosen_on,
+            hindsight=hindsight,
+            windows=frames.window_frame(rows),
+            classes=pl.DataFrame(schema=frames.CLASS_SCHEMA),
+        )
+
+    def _run_all(
+        self, contenders: Sequence[Contender], names: Sequence[int], model: EnvModel, stage: str
+    ) -> dict[str, Values]:
+        found = {}
+        for done, one in enumerate(contenders, start=1):
+            found[one.name] = self._arena.run(one, names, model)
+            self._progress(stage, done, len(contenders))
+        return found
+
+    def _best(self, values: Mapping[str, Values]) -> str:
+        sign = 1.0 if self._lower else -1.0
+        means = {name: sign * float(np.mean(found[self._metric])) for name, found in values.items()}
+        known = {name: mean for name, mean in means.items() if np.isfinite(mean)}
+        if not known:
+            raise InputError(f"metric {self._metric} is not known of any heuristic here; compare by another")
+        return min(known, key=lambda name: known[name])
+
+    def _setting(self) -> Setting:
+        section, model = self._arena.section, self._arena.model(self._names)
+        source, first = model.source, self._names[0]
+        drawn = isinstance(source, DrawnJobs)
+        if isinstance(source, DrawnJobs):
+            sample = source.draw(first)[0]
+            per_window, jobs, name = len(sample), 0, source.generator.name
+        else:
+            sample, per_window, jobs = source.workload, source.jobs, len(source.workload)
+            name = sample.metadata.name
+        block = 1 if drawn else overlapping(self._names, per_window)
+        disjoint = float(len(self._names)) if drawn else disjoint_equivalent(self._names, per_window)
+        own_cluster = drawn and source.cluster is None
+        return Setting(
+            workload=name,
+            jobs=jobs,
+            fingerprint=fingerprint_of(sample),
+            cluster={} if own_cluster else model.cluster.model_dump(mode="json", exclude_none=True),
+            information=model.config.simulated.model_dump(mode="json"),
+            part=self._arena.split,
+            kind="episodes",
+            windows=self._names,
+            jobs_per_window=per_window,
+            block=block,
+            disjoint=disjoint,
+            metric=self._metric,
+            lower_is_better=self._lower,
+            environment=section.model_dump(mode="json", exclude_none=True),
+        )

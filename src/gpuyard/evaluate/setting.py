@@ -1,0 +1,153 @@
+"""What policies are compared on, and which ones: the description of a comparison, as its file has it."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self
+
+from gpuyard.errors import InputError
+from gpuyard.evaluate.bootstrap import FEWEST_DISJOINT
+from gpuyard.metrics import metrics
+from gpuyard.registry import suggest
+from gpuyard.workload import Workload
+
+Kind = Literal["windows", "draws", "whole", "episodes"]
+Role = Literal["given", "reference", "hindsight", "usual", "family"]
+
+RETURN = "return"
+"""The sum of an episode's rewards, as a metric."""
+UNFINISHED = "unfinished_jobs"
+"""A metric of episodes alone: jobs that had not ended when the episode was cut off."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What policies were compared on.
+
+    Attributes:
+        workload: Its name, or that of the generator or environment.
+        jobs: How many it has; 0 if they are drawn.
+        fingerprint: Of the jobs, to tell whether two comparisons are over the same ones.
+        cluster: As JSON; empty where every draw has its own.
+        information: Settings of the simulation as JSON, ``estimates`` among them.
+        part: Of the workload: ``test``, ``validation``, ``train`` or ``all``.
+        kind: ``windows`` of a workload, ``draws`` of a generator, the ``whole`` part as one window, or
+            ``episodes`` of an environment.
+        windows: Their names: first rows, or seeds.
+        jobs_per_window: Jobs of each.
+        block: How many neighbouring windows make one block of the bootstrap; 1 if they are independent.
+        disjoint: How many windows side by side span as much as all of them together.
+        metric: What policies are compared by.
+        lower_is_better: Its direction.
+        environment: Of episodes: the settings of their environment, as JSON.
+    """
+
+    workload: str
+    jobs: int
+    fingerprint: str
+    cluster: Mapping[str, Any]
+    information: Mapping[str, Any]
+    part: str
+    kind: Kind
+    windows: tuple[int, ...]
+    jobs_per_window: int
+    block: int
+    disjoint: float
+    metric: str
+    lower_is_better: bool
+    environment: Mapping[str, Any] | None = None
+
+    @property
+    def estimates(self) -> str:
+        """What policies are told of run times."""
+        return str(self.information.get("estimates", "exact"))
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the windows overlap so much that intervals are likely to be too narrow."""
+        return self.disjoint < FEWEST_DISJOINT
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """From what ``to_json`` gives.
+
+        Raises:
+            TypeError: for names that are missing or unknown.
+        """
+        return cls(**{**document, "windows": tuple(document["windows"])})
+
+
+@dataclass(frozen=True)
+class PolicyEntry:
+    """A policy of a comparison.
+
+    Attributes:
+        name: Full name: of a heuristic by its grammar, of a learned policy the path it was opened by.
+        label: Short, and told apart from all others.
+        kind: What it is.
+        source: The path of its model; None for heuristics.
+        placement: The rule that places jobs.
+        role: Why it is there: ``given`` by the user, the ``reference``, the heuristic that was best in
+            ``hindsight``, a ``usual`` one, or one of the ``family`` of fixed heuristics, which are run for
+            few metrics only and without schedules.
+        note: Something to know, in words; empty if there is nothing.
+    """
+
+    name: str
+    label: str
+    kind: Literal["heuristic", "learned"]
+    source: str | None
+    placement: str
+    role: Role = "given"
+    note: str = ""
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it has a row in tables; the family has not."""
+        return self.role != "family"
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """From what ``to_json`` gives."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in document.items() if name in known})
+
+
+def fingerprint_of(workload: Workload) -> str:
+    """A checksum of when jobs come, how long they run and what they ask for."""
+    digest = hashlib.sha256()
+    for name in ("submit_s", "duration_s", "gpus", "gpu_milli", "cpus", "memory_mib", "priority"):
+        digest.update(workload.frame[name].to_numpy().tobytes())
+    return digest.hexdigest()[:32]
+
+
+def lower_is_better(metric: str, known: tuple[str, ...] | None = None) -> bool:
+    """The direction of a metric that policies can be compared by.
+
+    Args:
+        metric: Its name.
+        known: Metrics that there are; None: those of schedules.
+
+    Raises:
+        InputError: for a metric that is unknown, or of which neither more nor less is better.
+    """
+    names = tuple(metrics()) if known is None else known
+    if metric not in names:
+        raise InputError(f"unknown metric {metric!r}{suggest(metric, dict.fromkeys(names))}")
+    if metric in (RETURN, UNFINISHED):
+        return metric == UNFINISHED
+    known_direction = metrics()[metric].direction if metric in metrics() else "neutral"
+    if known_direction == "neutral":
+        raise InputError(
+            f"metric {metric}: neither more nor less of it is better; compare by another, such as "
+            "mean_bounded_slowdown"
+        )
+    return known_direction == "lower"

@@ -1,0 +1,348 @@
+"""Policies on windows that nothing was chosen by: run, and put together as a comparison."""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gpuyard.cluster import Cluster
+from gpuyard.config import SimulationConfig
+from gpuyard.errors import InputError
+from gpuyard.evaluate import frames
+from gpuyard.evaluate.comparison import ChosenOn, Comparison
+from gpuyard.evaluate.config import BEST, EvaluationConfig
+from gpuyard.evaluate.contenders import (
+    Contender,
+    checked,
+    contender_of,
+    find_contenders,
+    heuristics,
+    usual_heuristics,
+)
+from gpuyard.evaluate.setting import Setting, fingerprint_of, lower_is_better
+from gpuyard.held_out import (
+    FIGURES,
+    TEST_DRAWS,
+    VALIDATION_DRAWS,
+    HeldOutWindow,
+    Part,
+    WindowSet,
+    all_processors,
+    cut_windows,
+    disjoint_equivalent,
+    drawn_windows,
+    overlapping,
+)
+from gpuyard.policies.base import PolicySpec
+from gpuyard.policies.fixed import fixed_heuristics
+from gpuyard.policies.learned import LearnedPolicy
+from gpuyard.simulate import SimulationResult, simulate
+from gpuyard.workload import Workload
+from gpuyard.workload.generators.base import GeneratorConfig
+
+Policies = Iterable[str | PolicySpec | LearnedPolicy]
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and of how much."""
+
+CHOSEN_IN: dict[Part, Part] = {
+    "test": "validation",
+    "validation": "train",
+    "train": "validation",
+    "all": "validation",
+}
+"""In which part the best fixed heuristic is chosen, by the part that policies are compared on."""
+
+
+def evaluate_windows(
+    workload: Workload,
+    cluster: Cluster,
+    policies: Policies,
+    config: EvaluationConfig | None = None,
+    simulation: SimulationConfig | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare policies on windows of one part of a workload.
+
+    Args:
+        workload: All jobs; parts are cut by time.
+        cluster: What they run on.
+        policies: Names, run directories or model files.
+        config: On which windows, by which metric, against whom.
+        simulation: Settings of the simulation, the same for all.
+        progress: Told where the evaluation is.
+
+    Raises:
+        InputError: if a policy cannot run here, would not be compared fairly, or a part has too few jobs.
+    """
+    config, simulation = config or EvaluationConfig(), simulation or SimulationConfig()
+    lower_is_better(config.metric)
+    given, placement = find_contenders(policies, config.placement)
+
+    def cut(part: Part, count: int) -> list[HeldOutWindow]:
+        jobs = config.jobs_per_window
+        return cut_windows(workload, cluster, simulation, part, count=count, jobs=jobs, placement=placement)
+
+    windows = cut(config.part, config.windows)
+    rows, size = [window.name for window in windows], len(windows[0].jobs)
+    setting = Setting(
+        workload=workload.metadata.name,
+        jobs=len(workload),
+        fingerprint=fingerprint_of(workload),
+        cluster=cluster.model_dump(mode="json", exclude_none=True),
+        information=simulation.model_dump(mode="json"),
+        part=config.part,
+        kind="windows" if len(windows) > 1 else "whole",
+        windows=tuple(rows),
+        jobs_per_window=size,
+        block=overlapping(rows, size),
+        disjoint=disjoint_equivalent(rows, size),
+        metric=config.metric,
+        lower_is_better=lower_is_better(config.metric),
+    )
+    job = _Evaluation(cluster, config, simulation, setting, windows, placement, progress)
+    return job.run(given, lambda: cut(CHOSEN_IN[config.part], config.validation_windows))
+
+
+def evaluate_draws(
+    generator: GeneratorConfig,
+    cluster: Cluster,
+    policies: Policies,
+    config: EvaluationConfig | None = None,
+    simulation: SimulationConfig | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare policies on fresh draws of a generator, which are independent of each other.
+
+    Args:
+        generator: Its settings; seed and, if the configuration says so, number of jobs are replaced.
+        cluster: What jobs run on.
+        policies: Names, run directories or model files.
+        config: How many draws of how many jobs, by which metric, against whom.
+        simulation: Settings of the simulation, the same for all.
+        progress: Told where the evaluation is.
+
+    Raises:
+        InputError: if a policy cannot run here, or would not be compared fairly.
+    """
+    config, simulation = config or EvaluationConfig(), simulation or SimulationConfig()
+    if config.jobs_per_window is not None:
+        generator = generator.model_copy(update={"jobs": config.jobs_per_window})
+    given, placement = find_contenders(policies, config.placement)
+    first = TEST_DRAWS if config.first_draw is None else config.first_draw
+    windows = drawn_windows(generator, first, config.windows)
+    seeds = tuple(window.name for window in windows)
+    setting = Setting(
+        workload=generator.name,
+        jobs=0,
+        fingerprint=fingerprint_of(windows[0].jobs),
+        cluster=cluster.model_dump(mode="json", exclude_none=True),
+        information=simulation.model_dump(mode="json"),
+        part="test",
+        kind="draws",
+        windows=seeds,
+        jobs_per_window=len(windows[0].jobs),
+        block=1,
+        disjoint=float(len(windows)),
+        metric=config.metric,
+        lower_is_better=lower_is_better(config.metric),
+    )
+    job = _Evaluation(cluster, config, simulation, setting, windows, placement, progress)
+    return job.run(given, lambda: drawn_windows(generator, VALIDATION_DRAWS, config.validation_windows))
+
+
+@dataclass
+class _Outcome:
+    """What one policy did on one window, as far as it is kept."""
+
+    row: dict[str, Any]
+    classes: pl.DataFrame
+    jobs: pl.DataFrame | None
+    schedule: pl.DataFrame | None
+
+
+class _Evaluation:
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: EvaluationConfig,
+        simulation: SimulationConfig,
+        setting: Setting,
+        windows: Sequence[HeldOutWindow],
+        placement: str,
+        progress: Progress | None,
+    ) -> None:
+        self._cluster, self._config, self._simulation = cluster, config, simulation
+        self._setting, self._windows, self._placement = setting, windows, placement
+        self._progress = progress or (lambda stage, done, total: None)
+        self._threads = config.threads or all_processors()
+
+    def run(self, given: Sequence[Contender], validation: Callable[[], list[HeldOutWindow]]) -> Comparison:
+        """Choose the reference, run everything, put it together."""
+        given = [self._checked(one) for one in given]
+        family = [contender_of(spec, "family") for spec in self._family()]
+        chosen_on: ChosenOn = "validation" if self._config.against == BEST else "given"
+        if chosen_on == "validation":
+            reference = self._best_on(validation(), family)
+        else:
+            found, _ = find_contenders([self._config.against], self._placement)
+            reference = self._checked(found[0])
+        usual = usual_heuristics(self._simulation) if self._config.usual else ()
+        shown = without_doubles(
+            [*given, reference, *(self._checked(one) for one in heuristics(usual, self._placement, "usual"))]
+        )
+        shown = [one.in_role("reference") if one.name == reference.name else one for one in shown]
+        everything = self._config.all_heuristics
+        if everything is None:
+            everything = chosen_on == "validation"
+        figures = self._figures(self._windows, family, "every heuristic") if everything else {}
+        hindsight = self._best_of(figures)
+        if hindsight and hindsight not in {one.name for one in shown}:
+            best = next(one for one in family if one.name == hindsight)
+            shown.append(best.in_role("hindsight"))
+        return self._put_together(shown, family, figures, reference.name, chosen_on, hindsight)
+
+    def _checked(self, contender: Contender) -> Contender:
+        jobs = self._windows[0].jobs
+        return checked(contender, jobs, self._cluster, self._simulation, transfer=self._config.transfer)
+
+    def _family(self) -> list[PolicySpec]:
+        return fixed_heuristics(self._cluster, self._simulation, self._placement)
+
+    # --- Fixed heuristics, for few metrics ---
+
+    def _figures(
+        self, windows: Sequence[HeldOutWindow], family: Sequence[Contender], stage: str
+    ) -> dict[str, dict[str, Any]]:
+        """Metrics of each policy of the family on every window, by policy and metric."""
+        specs = [one.policy for one in family if isinstance(one.policy, PolicySpec)]
+        if self._config.metric in FIGURES:
+            prepared = WindowSet(windows, self._cluster, self._simulation, self._placement)
+            total = len(windows)
+            found = prepared.run(
+                specs, threads=self._threads, progress=lambda done: self._progress(stage, done, total)
+            )
+            return {spec.name: dict(figures) for spec, figures in zip(specs, found, strict=True)}
+        runs = self._run_all([(one, window) for one in family for window in windows], stage, keep=False)
+        rows = [outcome.row for outcome in runs]
+        names = (*FIGURES, self._config.metric)
+        return {
+            spec.name: {
+                name: np.array([row[name] for row in rows if row["policy"] == spec.name], dtype=np.float64)
+                for name in names
+            }
+            for spec in specs
+        }
+
+    def _best_of(self, figures: dict[str, dict[str, Any]]) -> str | None:
+        """The policy whose mean of the metric over windows is best."""
+        sign = 1.0 if self._setting.lower_is_better else -1.0
+        means = {name: sign * float(found[self._config.metric].mean()) for name, found in figures.items()}
+        known = {name: mean for name, mean in means.items() if np.isfinite(mean)}
+        return min(known, key=lambda name: known[name]) if known else None
+
+    def _best_on(self, windows: Sequence[HeldOutWindow], family: Sequence[Contender]) -> Contender:
+        best = self._best_of(self._figures(windows, family, "choosing the best heuristic"))
+        if best is None:
+            raise InputError(
+                f"metric {self._config.metric} is not known here, so no heuristic is best by it; compare by "
+                "another metric, or say against which policy"
+            )
+        return next(one for one in family if one.name == best).in_role("reference")
+
+    # --- All metrics, for the policies that are shown ---
+
+    def _run_all(
+        self, tasks: Sequence[tuple[Contender, HeldOutWindow]], stage: str, *, keep: bool
+    ) -> list[_Outcome]:
+        users = frames.common_users(self._windows)
+        labels = {w.name: frames.class_labels(w, users) for w in self._windows} if keep else {}
+        kept = self._kept_windows(len({one.name for one, _ in tasks})) if keep else set()
+        first = self._windows[0].name
+
+        def run(task: tuple[Contender, HeldOutWindow]) -> _Outcome:
+            one, window = task
+            result = self._simulate(one, window)
+            row = frames.window_row(one.name, window.name, result.metrics())
+            if not keep:
+                return _Outcome(row, pl.DataFrame(), None, None)
+            classes = frames.class_frame(one.name, window.name, result, labels[window.name])
+            jobs = frames.with_names(one.name, window.name, frames.job_frame(result))
+            return _Outcome(
+                row,
+                classes,
+                jobs if window.name in kept else None,
+                result.table() if window.name == first else None,
+            )
+
+        outcomes = []
+        with ThreadPoolExecutor(self._threads) as pool:
+            for outcome in pool.map(run, tasks):
+                outcomes.append(outcome)
+                self._progress(stage, len(outcomes), len(tasks))
+        return outcomes
+
+    def _simulate(self, one: Contender, window: HeldOutWindow) -> SimulationResult:
+        policy = one.policy
+        order = policy.order if isinstance(policy, PolicySpec) else policy.base.order
+        looks_back = self._simulation.estimates == "history" or order == "qssf"
+        history = window.history() if looks_back else None
+        return simulate(window.jobs, self._cluster, policy, self._simulation, history=history)
+
+    def _kept_windows(self, policies: int) -> set[int]:
+        """Windows of which jobs are kept: all, or as many as the table has room for, evenly spaced."""
+        if not self._config.keep_jobs:
+            return set()
+        names = [window.name for window in self._windows]
+        room = max(1, frames.MOST_JOB_ROWS // (policies * self._setting.jobs_per_window))
+        places = np.linspace(0, len(names) - 1, min(room, len(names))).round()
+        return {names[int(place)] for place in places}
+
+    def _put_together(
+        self,
+        shown: Sequence[Contender],
+        family: Sequence[Contender],
+        figures: dict[str, dict[str, Any]],
+        reference: str,
+        chosen_on: ChosenOn,
+        hindsight: str | None,
+    ) -> Comparison:
+        tasks = [(one, window) for one in shown for window in self._windows]
+        outcomes = self._run_all(tasks, "policies", keep=True)
+        rows = [outcome.row for outcome in outcomes]
+        names = {one.name for one in shown}
+        others = [one for one in family if one.name not in names and one.name in figures]
+        for one in others:
+            found = figures[one.name]
+            for i, window in enumerate(self._windows):
+                values = {name: column[i] for name, column in found.items()}
+                rows.append(frames.window_row(one.name, window.name, values))
+        jobs = [outcome.jobs for outcome in outcomes if outcome.jobs is not None]
+        schedules = {
+            str(outcome.row["policy"]): outcome.schedule
+            for outcome in outcomes
+            if outcome.schedule is not None
+        }
+        return Comparison(
+            setting=self._setting,
+            policies=tuple(one.entry for one in (*shown, *others)),
+            reference=reference,
+            chosen_on=chosen_on,
+            hindsight=hindsight,
+            windows=frames.window_frame(rows),
+            classes=frames.told_classes(pl.concat([outcome.classes for outcome in outcomes])),
+            jobs=pl.concat(jobs) if jobs else None,
+            schedules=schedules,
+        )
+
+
+def without_doubles(contenders: Iterable[Contender]) -> list[Contender]:
+    """The first of each name."""
+    found: dict[str, Contender] = {}
+    for one in contenders:
+        found.setdefault(one.name, one)
+    return list(found.values())

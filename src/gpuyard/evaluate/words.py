@@ -1,0 +1,225 @@
+"""A comparison in words: who is best, by how much, how sure that is, and who pays for it."""
+
+import math
+from collections.abc import Sequence
+
+from gpuyard.evaluate.bootstrap import Difference, usable_block
+from gpuyard.evaluate.comparison import BESIDE, Comparison, Loser
+from gpuyard.quantities import metric_label, metric_text, number, plural
+
+MOST_LOSERS = 5
+FEW_POINTS = 0.0995
+"""Changes below this are told with a digit after the point."""
+MANY_TIMES = 9.995
+CLASS_WORDS = {
+    "priority": "jobs of priority {}",
+    "group": "jobs of group {}",
+    "gpus": "jobs of {} GPUs",
+    "user": "jobs of user {}",
+}
+
+
+def change(ratio: float) -> str:
+    """A relative difference: ``-4.2 %``, ``+35 %``, and from ten times on ``x 17.5``."""
+    if not math.isfinite(ratio):
+        return "-" if math.isnan(ratio) else "+∞"
+    if ratio >= MANY_TIMES:
+        return f"x {number(1 + ratio)}"
+    if ratio == 0.0:
+        return "0 %"
+    digits = 0 if abs(ratio) >= FEW_POINTS else 1 if abs(ratio) >= FEW_POINTS / 100 else 2
+    return f"{100 * ratio:+.{digits}f} %"
+
+
+def interval_text(difference: Difference) -> str:
+    """Both ends of an interval; empty if there is none."""
+    if math.isnan(difference.low):
+        return ""
+    return f"{change(difference.low)} to {change(difference.high)}"
+
+
+def summary(comparison: Comparison) -> str:
+    """A sentence a line."""
+    return "\n".join(
+        [
+            *_who_is_best(comparison),
+            *(line for name in _judged(comparison) for line in _beside(comparison, name)),
+            *_hindsight(comparison),
+            *_how_sure(comparison),
+        ]
+    )
+
+
+def who_loses_in_words(comparison: Comparison) -> list[str]:
+    """For each policy that was asked about: which classes of jobs fare worse than under the reference."""
+    return [_losers(comparison, name) for name in _judged(comparison) if len(comparison.classes)]
+
+
+def _judged(comparison: Comparison) -> list[str]:
+    """Policies that deserve a sentence of their own: those asked about, else the best one."""
+    given = [entry.name for entry in comparison.shown if entry.role == "given"]
+    best = [name for name in comparison.ranking() if comparison.policy(name).is_shown][:1]
+    return [name for name in given or best if name != comparison.reference]
+
+
+def _who_is_best(comparison: Comparison) -> list[str]:
+    setting = comparison.setting
+    label = metric_label(setting.metric)
+    shown = [name for name in comparison.ranking() if comparison.policy(name).is_shown]
+    if not shown:
+        return []
+    best, reference = shown[0], comparison.reference
+    value = metric_text(setting.metric, comparison.mean(best))
+    first = f"Best of {plural(len(shown), 'policy')} on {_where(comparison)}: {_label(comparison, best)}, "
+    first += f"{label} {value}"
+    if reference is None:
+        return [f"{first}."]
+    by_choice = comparison.chosen_on == "validation"
+    role = f"the best fixed heuristic on {_other_windows(comparison)}" if by_choice else "the reference"
+    if best == reference:
+        lines = [f"{first}. It is {role}."]
+    else:
+        lines = [f"{first}, {_against(comparison, best)}. {_label(comparison, reference)} is {role}."]
+    ties = [
+        _label(comparison, name)
+        for name in shown[1:]
+        if len(setting.windows) > 1 and comparison.difference(name, best).verdict == "tie"
+    ]
+    if ties:
+        lines.append(f"Statistically a tie with the best: {', '.join(ties)}.")
+    return lines + [
+        f"{_label(comparison, name)}: {_against(comparison, name)}."
+        for name in _judged(comparison)
+        if name != best
+    ]
+
+
+def _other_windows(comparison: Comparison) -> str:
+    """Where the reference was chosen."""
+    match comparison.setting.kind:
+        case "draws":
+            return "other draws"
+        case "episodes":
+            return "validation episodes"
+    return "windows of the train part" if comparison.setting.part == "validation" else "validation windows"
+
+
+def _against(comparison: Comparison, policy: str, other: str | None = None) -> str:
+    """``41 % lower than saf+strict (better; 95 % interval -54 % to -31 %)``, or that it is a tie."""
+    difference = comparison.difference(policy, other)
+    name = _label(comparison, other or comparison.reference or "")
+    interval = interval_text(difference)
+    if not interval:
+        return f"{_apart(difference.ratio)} {name} (one window tells no interval)"
+    if difference.verdict == "tie":
+        return f"a tie with {name} ({change(difference.ratio)}, 95 % interval {interval})"
+    return f"{_apart(difference.ratio)} {name} ({difference.verdict}; 95 % interval {interval})"
+
+
+def _apart(ratio: float) -> str:
+    if ratio == 0.0:
+        return "the same as"
+    if ratio >= MANY_TIMES:
+        return f"{number(1 + ratio)} times that of"
+    size = change(abs(ratio)).removeprefix("+")
+    return f"{size} {'lower' if ratio < 0 else 'higher'} than"
+
+
+def _beside(comparison: Comparison, policy: str) -> list[str]:
+    """What stands beside the metric: completion time and the longest waits."""
+    if comparison.reference is None:
+        return []
+    parts = []
+    for metric in BESIDE:
+        if metric == comparison.setting.metric or not (
+            comparison.knows(policy, metric) and comparison.knows(comparison.reference, metric)
+        ):
+            continue
+        found = comparison.difference(policy, metric=metric)
+        apart = [change(found.ratio), *([interval_text(found)] if interval_text(found) else [])]
+        told = f" ({', '.join(apart)})" if math.isfinite(found.ratio) else ""
+        parts.append(
+            f"{metric_label(metric)} {metric_text(metric, found.own)} against "
+            f"{metric_text(metric, found.other)}{told}"
+        )
+    return [f"Beside it, {_label(comparison, policy)}: {'; '.join(parts)}."] if parts else []
+
+
+def _hindsight(comparison: Comparison) -> list[str]:
+    best = comparison.hindsight
+    if best is None:
+        return []
+    label = _label(comparison, best)
+    these = "episodes" if comparison.setting.kind == "episodes" else "windows"
+    if best == comparison.reference:
+        return [f"In hindsight, too, {label} is the best fixed heuristic on these {these}."]
+    value = metric_text(comparison.setting.metric, comparison.mean(best))
+    line = (
+        f"In hindsight {label} is the best fixed heuristic on these very {these} ({value}): "
+        f"{_against(comparison, best)}."
+    )
+    own = [
+        f"{_label(comparison, name)} is {_against(comparison, name, best)}"
+        for name in _judged(comparison)
+        if name != best
+    ]
+    return [line, *([f"Against that one, {'; '.join(own)}."] if own else [])]
+
+
+def _how_sure(comparison: Comparison) -> list[str]:
+    setting = comparison.setting
+    count = len(setting.windows)
+    if count < 2:
+        return ["One window tells no interval: what is better here may be worse on other jobs."]
+    if setting.is_weak:
+        alike = f"that overlap amount to {setting.disjoint:.1f} side by side," if setting.block > 1 else "are"
+        return [
+            f"The intervals are weak: {count} windows {alike} too few to tell how windows differ; more "
+            "windows, fresh draws or a longer trace tell more."
+        ]
+    if setting.block > 1:
+        block = usable_block(setting.block, count)
+        return [f"Windows overlap; intervals are by a bootstrap over blocks of {block} of them."]
+    return []
+
+
+def _where(comparison: Comparison) -> str:
+    setting = comparison.setting
+    count, jobs = len(setting.windows), plural(setting.jobs_per_window, "job")
+    match setting.kind:
+        case "windows":
+            return f"{count} windows of {jobs} of the {setting.part} part of {setting.workload}"
+        case "whole":
+            return f"the {setting.part} part of {setting.workload} ({jobs})"
+        case "draws":
+            return f"{count} fresh draws of {setting.workload} ({jobs} each)"
+    return f"{count} episodes of {setting.workload}"
+
+
+def _label(comparison: Comparison, name: str) -> str:
+    return comparison.policy(name).label
+
+
+def _losers(comparison: Comparison, policy: str) -> str:
+    label, other = _label(comparison, policy), _label(comparison, comparison.reference or policy)
+    losers = comparison.who_loses(policy)
+    if not losers:
+        return f"{label}: no class of jobs is clearly worse off than under {other}."
+    worst = _worst_of_each_class(losers)
+    parts = [
+        f"{CLASS_WORDS[one.by].format(one.name or '(none)')} ({metric_label(one.metric)} "
+        f"{metric_text(one.metric, one.difference.own)} against "
+        f"{metric_text(one.metric, one.difference.other)}, {change(one.difference.ratio)})"
+        for one in worst[:MOST_LOSERS]
+    ]
+    if len(worst) > MOST_LOSERS:
+        parts.append(f"and {len(worst) - MOST_LOSERS} more")
+    return f"{label}: worse off than under {other} are {', '.join(parts)}."
+
+
+def _worst_of_each_class(losers: Sequence[Loser]) -> list[Loser]:
+    """One entry a class, those with the largest rise first."""
+    found: dict[tuple[str, str], Loser] = {}
+    for one in sorted(losers, key=lambda loser: -loser.difference.ratio):
+        found.setdefault((one.by, one.name), one)
+    return list(found.values())

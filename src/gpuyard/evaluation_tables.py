@@ -1,0 +1,112 @@
+"""A comparison as a table for people and as a JSON document."""
+
+import math
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from gpuyard.evaluate import Comparison, Difference
+from gpuyard.evaluate.comparison import BESIDE
+from gpuyard.evaluate.words import change, interval_text, who_loses_in_words
+from gpuyard.quantities import metric_label, metric_text
+from gpuyard.tables import plain_table
+
+STYLES = {"better": "green", "worse": "red", "tie": ""}
+ROLES = {"reference": "reference", "hindsight": "best in hindsight"}
+
+
+def evaluation_table(comparison: Comparison) -> Table:
+    """One row a policy, the best first: the metric, how far from the reference, and what stands beside it."""
+    metric = comparison.setting.metric
+    beside = [
+        name
+        for name in BESIDE
+        if name != metric and all(comparison.knows(entry.name, name) for entry in comparison.shown)
+    ]
+    headers = ["policy", metric_label(metric).replace(" ", "\n"), "difference\n(95 % interval)", "verdict"]
+    for name in beside:
+        headers.append(metric_label(name).replace(" ", "\n"))
+        headers += ["change"] if name == "mean_jct_s" else []
+    table = plain_table(*headers, right=[i for i in range(1, len(headers)) if i != 3])
+    table.columns[0].overflow = "fold"
+    names = [name for name in comparison.ranking(metric) if comparison.policy(name).is_shown]
+    for name in names:
+        table.add_row(*_row(comparison, name, metric, beside))
+    return table
+
+
+def _row(comparison: Comparison, name: str, metric: str, beside: list[str]) -> list[Text]:
+    entry = comparison.policy(name)
+    label = Text(entry.label, style="bold" if entry.role == "given" else "")
+    cells = [label, Text(metric_text(metric, comparison.mean(name), short=True))]
+    if name == comparison.reference or comparison.reference is None:
+        cells += [Text(""), Text("reference" if comparison.reference else "", style="dim")]
+    else:
+        found = comparison.difference(name)
+        interval = interval_text(found)
+        between = f"{change(found.ratio)} ({interval})" if interval else change(found.ratio)
+        verdict = "" if math.isnan(found.low) else found.verdict
+        cells += [Text(between), Text(verdict, style=STYLES[found.verdict])]
+    for one in beside:
+        cells.append(Text(metric_text(one, comparison.mean(name, one), short=True)))
+        if one == "mean_jct_s":
+            other = name != comparison.reference and comparison.reference is not None
+            cells.append(Text(change(comparison.difference(name, metric=one).ratio) if other else ""))
+    return cells
+
+
+def evaluation_document(comparison: Comparison) -> dict[str, Any]:
+    """What ``gpuyard evaluate --json`` prints."""
+    return {
+        "setting": comparison.setting.to_json(),
+        "reference": comparison.reference,
+        "chosen_on": comparison.chosen_on,
+        "hindsight": comparison.hindsight,
+        "results": [_result(comparison, name) for name in comparison.ranking()],
+        "summary": comparison.summary().split("\n"),
+        "who_loses": {
+            entry.name: [
+                {
+                    "by": one.by,
+                    "class": one.name,
+                    "jobs": one.jobs,
+                    "metric": one.metric,
+                    **_difference(one.difference),
+                }
+                for one in comparison.who_loses(entry.name)
+            ]
+            for entry in comparison.shown
+            if entry.role == "given" and entry.name != comparison.reference
+        },
+        "who_loses_in_words": who_loses_in_words(comparison),
+    }
+
+
+def _result(comparison: Comparison, name: str) -> dict[str, Any]:
+    entry = comparison.policy(name)
+    metrics = [column for column in comparison.windows.columns[2:] if comparison.knows(name, column)]
+    differences = [
+        metric
+        for metric in dict.fromkeys((comparison.setting.metric, *BESIDE))
+        if comparison.reference and comparison.knows(name, metric)
+    ]
+    return {
+        **entry.to_json(),
+        "means": {metric: comparison.mean(name, metric) for metric in metrics},
+        "differences": {
+            metric: _difference(comparison.difference(name, metric=metric)) for metric in differences
+        }
+        if entry.is_shown
+        else {},
+    }
+
+
+def _difference(found: Difference) -> dict[str, Any]:
+    return {
+        "ratio": found.ratio,
+        "interval": [found.low, found.high],
+        "verdict": None if math.isnan(found.low) else found.verdict,
+        "own": found.own,
+        "other": found.other,
+    }

@@ -1,0 +1,252 @@
+"""Shipping models: copied from experiments to where the package has its models, with a card each."""
+
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+import gpuyard
+from gpuyard.errors import InputError
+from gpuyard.evaluate import Comparison
+from gpuyard.experiments.cards import Arguments, Card, Figures, Repetition, TrainedOn, read_cards
+from gpuyard.experiments.recipe import HERE, Shipped, option
+from gpuyard.experiments.running import Experiment
+from gpuyard.experiments.standings import entry_of_run
+from gpuyard.files import atomic_write
+from gpuyard.learn.config import load_toml
+from gpuyard.network.model_file import SUFFIX, model_bytes, read_model
+from gpuyard.quantities import metric_label, metric_text, plural
+from gpuyard.report.words import percent
+from gpuyard.run_files import BEST, CONFIG
+
+SOURCES = ("workload", "generator", "preset")
+"""Settings of an environment that say where its jobs come from."""
+
+OPENING = """# Models
+
+Written by `gpuyard experiments ship` from the models' cards. A model is used by its name, as any policy is:
+
+    gpuyard simulate jobs.csv --cluster {cluster} --policy model:{name} --policy sjf+easy
+
+`gpuyard experiments check --traces TRACES` evaluates all of them again and compares with the figures below;
+[results](results.md) has the experiments that they come from.
+
+"""
+
+
+def ship_models(experiments: Sequence[Experiment], out: Path, page: Path | None = None) -> list[str]:
+    """Copy the models that recipes name, and write a card for each.
+
+    Args:
+        experiments: Whose models; all that belongs to them must have been run.
+        out: The folder of models.
+        page: Where a page with the cards of all models there goes; None: nowhere.
+
+    Returns:
+        Names of the models.
+
+    Raises:
+        InputError: if results are missing, or of other arguments than the recipe has now. Nothing is written
+            then.
+    """
+    ready = [_card(one, shipped) for one in experiments for shipped in one.recipe.model]
+    names = [card.name for card, _ in ready]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two recipes ship a model called {name}; rename one")
+    out.mkdir(parents=True, exist_ok=True)
+    for card, data in ready:
+        with atomic_write(out / f"{card.name}{SUFFIX}") as temporary:
+            temporary.write_bytes(data)
+        with atomic_write(out / f"{card.name}.json") as temporary:
+            temporary.write_text(card.text(), encoding="utf-8")
+    if page is not None and (cards := read_cards(out)):
+        with atomic_write(page) as temporary:
+            temporary.write_text(models_page(cards), encoding="utf-8")
+    return names
+
+
+def _card(experiment: Experiment, shipped: Shipped) -> tuple[Card, bytes]:
+    """A model's card and its file."""
+    for folder in (shipped.run, shipped.evaluation):
+        experiment.check_done(folder)
+    model = read_model(experiment.here / shipped.run / BEST)
+    comparison = Comparison.read(experiment.here / shipped.evaluation)
+    try:
+        entry = entry_of_run(comparison, shipped.run)
+    except InputError as error:
+        raise InputError(f"{experiment.here / shipped.evaluation}: {error}") from None
+    if comparison.reference is None or comparison.policy(comparison.reference).kind != "heuristic":
+        raise InputError(f"{experiment.here / shipped.evaluation}: its reference is no heuristic")
+    recipe, setting = experiment.recipe, comparison.setting
+    trainer = recipe.writer(shipped.run)
+    source = _Source(experiment)
+    data = model_bytes(replace(model, training=source.portable_all(model.training)))
+    card = Card(
+        name=shipped.name,
+        experiment=experiment.name,
+        title=recipe.title,
+        trained_on=TrainedOn(
+            source=source.of_run(experiment.here / shipped.run),
+            workload=setting.workload,
+            jobs=setting.jobs,
+            cluster=model.cluster.name,
+            nodes=model.cluster.node_count,
+            gpus=model.cluster.total_gpus,
+            estimates=model.environment.simulated.estimates,
+        ),
+        training=tuple(command.arguments for command in (*recipe.behind(trainer), trainer)),
+        test=Figures.of(comparison, entry),
+        repeat=_repetition(experiment, shipped.evaluation, comparison),
+        why=" ".join(shipped.why.split()),
+        limits=" ".join(shipped.limits.split()),
+        sha256=hashlib.sha256(data).hexdigest(),
+        bytes=len(data),
+        gpuyard_version=gpuyard.__version__,
+    )
+    return card, data
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where jobs come from, in words that hold elsewhere, too."""
+
+    experiment: Experiment
+
+    def portable(self, text: str) -> str:
+        """A path of the experiment's own folder, wherever that was, as one below ``{here}``."""
+        parts, name = PurePath(text).parts, self.experiment.name
+        if name not in parts[:-1]:
+            return text
+        last = len(parts) - 1 - parts[::-1].index(name, 1)
+        return "/".join((HERE, *parts[last + 1 :]))
+
+    def portable_all(self, value: Any) -> Any:
+        """The same for every text in a document."""
+        if isinstance(value, Mapping):
+            return {name: self.portable_all(entry) for name, entry in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.portable_all(entry) for entry in value]
+        return self.portable(value) if isinstance(value, str) else value
+
+    def of_run(self, run: Path) -> str:
+        """What a run was trained on."""
+        environment = load_toml(run / CONFIG).get("environment", {})
+        for name in SOURCES:
+            if (source := environment.get(name)) is not None:
+                return self.portable(source) if isinstance(source, str) else str(source.get("kind", name))
+        return "-"
+
+    def commands_for(self, jobs: str | None) -> tuple[Arguments, ...]:
+        """Commands that make a file of jobs; none for built-in ones and files of traces."""
+        if jobs is None or not jobs.startswith(HERE):
+            return ()
+        recipe = self.experiment.recipe
+        maker = next((command for command in recipe.commands() if command.out == jobs), None)
+        if maker is None:
+            raise InputError(f"{self.experiment.name}: no step writes {jobs}, on which a model was tested")
+        return tuple(command.arguments for command in (*recipe.behind(maker), maker))
+
+
+def _repetition(experiment: Experiment, evaluation: str, comparison: Comparison) -> Repetition:
+    setting, source = comparison.setting, _Source(experiment)
+    arguments = experiment.recipe.writer(evaluation).arguments
+    on = option(arguments, "--on")
+    environment = None if setting.environment is None else source.portable_all(setting.environment)
+    return Repetition(
+        kind=setting.kind,
+        prepare=source.commands_for(on if environment is None else environment.get("workload")),
+        on=on,
+        cluster=setting.cluster,
+        simulation=setting.information,
+        part=setting.part,
+        transfer="--transfer" in arguments,
+        environment=environment,
+        first=setting.windows[0],
+        last=setting.windows[-1],
+        fingerprint=setting.fingerprint,
+    )
+
+
+# --- The page ---
+
+
+def models_page(cards: Sequence[Card]) -> str:
+    """All cards, readable."""
+    first = cards[0]
+    lines = [OPENING.format(cluster=first.trained_on.cluster, name=first.name).rstrip(), ""]
+    lines += ["| model | trained on | metric | model | reference | difference [95 %] |", f"|{'---|' * 6}"]
+    for card in cards:
+        test = card.test
+        lines.append(
+            f"| [`model:{card.name}`](#{card.name}) | {_what(card)} | {metric_label(test.metric)} "
+            f"| {metric_text(test.metric, test.value)} | `{test.reference}` "
+            f"{metric_text(test.metric, test.reference_value)} | {_apart(test.difference)} |"
+        )
+    size = sum(card.bytes for card in cards) / 1024
+    lines += ["", f"{plural(len(cards), 'model')}, {size:,.0f} KiB in all.", ""]
+    for card in cards:
+        lines += _card_lines(card)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _what(card: Card) -> str:
+    trained = card.trained_on
+    return f"{trained.workload} on {trained.cluster}, estimates: {trained.estimates}"
+
+
+def _card_lines(card: Card) -> list[str]:
+    test, trained = card.test, card.trained_on
+    jobs = (
+        f"{trained.workload} ({plural(trained.jobs, 'job')})"
+        if trained.jobs
+        else f"draws of {trained.workload}"
+    )
+    nodes = f"{plural(trained.nodes, 'node')}, {plural(trained.gpus, 'GPU')}"
+    waits = [
+        f"{word} wait {metric_text('wait_s', own)} (reference: {metric_text('wait_s', other)})"
+        for word, own, other in (
+            ("p99", test.p99_wait_s, test.reference_p99_wait_s),
+            ("maximum", test.max_wait_s, test.reference_max_wait_s),
+        )
+        if own is not None
+    ]
+    beside = [*([f"mean JCT {_apart(test.mean_jct)}"] if test.mean_jct else []), *waits]
+    verdict = f", {test.difference.verdict}" if test.difference else ""
+    return [
+        f"## {card.name}",
+        "",
+        card.why,
+        "",
+        f"- **Trained on** {jobs}, cluster {trained.cluster} ({nodes}), estimates: {trained.estimates}; "
+        f"experiment `{card.experiment}`.",
+        f"- **Test**, {plural(test.windows, 'window')} of {plural(test.jobs_per_window, 'job')}: "
+        f"{metric_label(test.metric)} {metric_text(test.metric, test.value)} against "
+        f"{metric_text(test.metric, test.reference_value)} of `{test.reference}`, "
+        f"{_apart(test.difference)}{verdict}.",
+        *([f"- **Beside it**: {'; '.join(beside)}."] if beside else []),
+        f"- **Not for**: {card.limits}",
+        f"- **File**: {card.bytes / 1024:,.1f} KiB, SHA-256 `{card.sha256}`; made with gpuyard "
+        f"{card.gpuyard_version}.",
+        "",
+        "Training:",
+        "",
+        *(f"    gpuyard {command_text(arguments)}" for arguments in card.training),
+        "",
+    ]
+
+
+def command_text(arguments: Arguments) -> str:
+    """A command as it is typed, with folders as a shell's variables would be."""
+    shown = (argument.replace("{here}", "HERE").replace("{traces}", "TRACES") for argument in arguments)
+    return shlex.join(shown)
+
+
+def _apart(apart: Any) -> str:
+    if apart is None:
+        return "-"
+    if apart.low is None or apart.high is None:
+        return percent(apart.ratio)
+    return f"{percent(apart.ratio)} [{percent(apart.low)}, {percent(apart.high)}]"

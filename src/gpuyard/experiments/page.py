@@ -1,0 +1,353 @@
+"""The page of results, docs/results.md: every figure comes from what experiments left behind."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpuyard.errors import InputError
+from gpuyard.evaluate import Comparison
+from gpuyard.evaluate.words import who_loses_in_words
+from gpuyard.experiments.cells import (
+    LONGER,
+    MOST_JCT,
+    cell,
+    code,
+    difference_text,
+    jct_text,
+    plain,
+    result_table,
+    verdict_text,
+    wait_text,
+    where_text,
+)
+from gpuyard.experiments.curves import curve_panels
+from gpuyard.experiments.pictures import Gain, curves_picture, gains_picture
+from gpuyard.experiments.recipe import TRACES, Table, commands_of
+from gpuyard.experiments.running import Experiment
+from gpuyard.experiments.standings import Standing, entry_of_run, finite, standing, standings
+from gpuyard.files import atomic_write
+from gpuyard.quantities import metric_label, metric_text
+
+IMAGES = "images"
+MODELS_PAGE = "models.md"
+IN_HINDSIGHT = "†"
+"""Marks a policy that was picked by the very figures shown."""
+
+COLUMNS = (
+    *("experiment", "metric", "reference", "learned", "difference [95 %]", "verdict", "JCT [95 %]"),
+    *("p99 wait", "max wait"),
+)
+"""Of the overview."""
+
+OPENING = """# Results
+
+Written by `gpuyard experiments page` from the files that experiments left behind: no figure here was typed.
+[Experiments](experiments.md) says how to repeat all of it.
+
+## What was asked
+
+Can a policy that was trained on a cluster's past beat every fixed heuristic on its future, with the same
+information and the same placement, without longer completion times?
+
+## How it was measured
+
+- **Held-out time.** A workload is cut by time: training sees its first 60 %, choices are made on the next
+  20 %, figures are of the last 20 %. Generators draw test jobs from seeds that neither training nor
+  validation ever uses.
+- **Paired windows.** All policies run the same windows, each from an empty cluster, so differences are of
+  policies and not of jobs.
+- **Intervals.** 95 %, of the relative difference of means, by a paired circular block bootstrap over windows
+  ({resamples:,} resamples): neighbouring windows overlap and are resampled together, and intervals are wider
+  where windows are few ([how](evaluation.md#intervals)). An interval that includes zero is called a tie.
+- **The reference** is the best of *all* fixed heuristics (every order with every backfill), chosen on
+  validation windows. The heuristic that turned out best on the test itself stands beside it.
+- **The test is looked at once**, by the last steps of a recipe; models are chosen on validation. {mark}
+  marks a policy that was picked among several by the very figures shown, which flatters it.
+- **What a gain may have been bought with** stands beside it: mean completion time (JCT) with its interval,
+  the 99th percentile and the maximum of waiting, and which jobs fare worse.
+
+"""
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A table with its comparison.
+
+    Attributes:
+        experiment: Whose it is.
+        table: As the recipe names it.
+        comparison: None if it is not there yet.
+        rows: Its standings.
+        best: The learned policy that stands for it; None without one.
+        picked: Whether that was picked by these very figures.
+    """
+
+    experiment: Experiment
+    table: Table
+    comparison: Comparison | None
+    rows: tuple[Standing, ...] = ()
+    best: Standing | None = None
+    picked: bool = False
+
+    @property
+    def reference(self) -> Standing | None:
+        name = self.comparison.reference if self.comparison else None
+        return next((row for row in self.rows if name in row.policies), None)
+
+
+def write_page(experiments: Sequence[Experiment], out: Path) -> list[str]:
+    """Write the page of results and its pictures.
+
+    Args:
+        experiments: Finished or not: what is not is said.
+        out: The page; pictures go to ``images`` beside it.
+
+    Returns:
+        Names of the experiments whose tables are all there.
+
+    Raises:
+        InputError: if results are damaged, or something cannot be written.
+    """
+    ordered = sorted(experiments, key=lambda one: (one.recipe.letter, one.name))
+    shown = {one.name: [_show(one, table) for table in one.recipe.table] for one in ordered}
+    (out.parent / IMAGES).mkdir(parents=True, exist_ok=True)
+    everything = [table for tables in shown.values() for table in tables]
+    parts = [_opening(), _overview(ordered, shown, out)]
+    parts += [_section(one, shown[one.name], out) for one in ordered]
+    parts += [_what_did_not_work(ordered)]
+    _write_gains(everything, out)
+    _write(out, "\n".join(part for part in parts if part))
+    return [
+        one.name
+        for one in ordered
+        if shown[one.name] and all(table.comparison is not None for table in shown[one.name])
+    ]
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_write(path) as temporary:
+        temporary.write_text(text.rstrip() + "\n", encoding="utf-8")
+
+
+def _opening() -> str:
+    from gpuyard.evaluate.bootstrap import RESAMPLES
+
+    return OPENING.format(resamples=RESAMPLES, mark=IN_HINDSIGHT)
+
+
+# --- What is known ---
+
+
+def _show(experiment: Experiment, table: Table) -> _Shown:
+    try:
+        experiment.check_done(table.evaluation)
+    except InputError:
+        return _Shown(experiment, table, None)
+    comparison = Comparison.read(experiment.here / table.evaluation)
+    rows = tuple(standings(comparison))
+    shipped = [one.run for one in experiment.recipe.model if one.evaluation == table.evaluation]
+    if shipped:
+        entry = entry_of_run(comparison, shipped[0])
+        return _Shown(experiment, table, comparison, rows, standing(comparison, [entry]))
+    learned = [row for row in rows if row.learned] or [row for row in rows if row.role == "given"]
+    best = learned[0] if learned else None
+    return _Shown(experiment, table, comparison, rows, best, picked=len(learned) > 1)
+
+
+# --- Overview ---
+
+
+def _overview(experiments: Sequence[Experiment], shown: dict[str, list[_Shown]], out: Path) -> str:
+    lines = [
+        "## At a glance",
+        "",
+        f"| | {' | '.join(COLUMNS)} |",
+        f"|{'---|' * (len(COLUMNS) + 1)}",
+    ]
+    for experiment in experiments:
+        link = f"[{cell(experiment.recipe.title)}](#{_anchor(experiment)})"
+        tables = shown[experiment.name]
+        known = [table for table in tables if table.best is not None]
+        lines += [_overview_row(table, link, several=len(tables) > 1) for table in known]
+        if len(known) < len(tables) or not tables:
+            state = "not complete" if not experiment.is_complete else "without a learned policy to show"
+            lines.append(f"| {experiment.recipe.letter} | {link} | {state} |{' |' * (len(COLUMNS) - 2)}")
+    lines += [
+        "",
+        "Differences are relative to the reference; of a bounded slowdown less is better, of a return more.",
+        "Waits are means over windows: the learned policy's, and in brackets the reference's.",
+        f"{LONGER}: all of the interval of the mean JCT lies above +{100 * MOST_JCT:g} %.",
+        "",
+    ]
+    if any(table.best for tables in shown.values() for table in tables):
+        lines += [f"![Gains over the best fixed heuristic, with intervals]({IMAGES}/{out.stem}.svg)", ""]
+    return "\n".join(lines)
+
+
+def _overview_row(shown: _Shown, link: str, *, several: bool) -> str:
+    best, reference = shown.best, shown.reference
+    assert best is not None
+    assert shown.comparison is not None
+    metric = shown.comparison.setting.metric
+    title = f"{link}: {cell(shown.table.title)}" if several else link
+    mark = f" {IN_HINDSIGHT}" if shown.picked else ""
+    cells = [
+        shown.experiment.recipe.letter,
+        title,
+        metric_label(metric),
+        "-" if reference is None else f"{code(reference.label)} {metric_text(metric, reference.value)}",
+        f"{code(best.label)}{mark} {metric_text(metric, best.value)}",
+        difference_text(best.difference),
+        verdict_text(best),
+        jct_text(best.jct),
+        *(
+            f"{wait_text(getattr(best, name))} ({wait_text(getattr(reference, name) if reference else None)})"
+            for name in ("p99_wait_s", "max_wait_s")
+        ),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _write_gains(tables: Sequence[_Shown], out: Path) -> None:
+    gains = [_gain(table) for table in tables if table.best and table.best.difference]
+    if gains:
+        _write(out.parent / IMAGES / f"{out.stem}.svg", gains_picture(gains))
+
+
+def _gain(shown: _Shown) -> Gain:
+    best, comparison = shown.best, shown.comparison
+    assert best is not None
+    assert best.difference is not None
+    assert comparison is not None
+    sign = -1.0 if comparison.setting.lower_is_better else 1.0
+    ends = [finite(sign * end) for end in (best.difference.low, best.difference.high)]
+    low, high = ends if sign > 0 else ends[::-1]
+    several = len(shown.experiment.recipe.table) > 1
+    who = f"{best.label} against {shown.reference.label if shown.reference else '?'}"
+    return Gain(
+        f"({shown.experiment.recipe.letter}) {shown.experiment.recipe.title}",
+        f"{shown.table.title}: {who}" if several else who,
+        sign * best.difference.ratio,
+        low,
+        high,
+        best.difference.verdict,
+    )
+
+
+# --- One experiment ---
+
+
+def _section(experiment: Experiment, tables: Sequence[_Shown], out: Path) -> str:
+    recipe = experiment.recipe
+    lines = [f'<a id="{_anchor(experiment)}"></a>', "", f"## ({recipe.letter}) {recipe.title}", ""]
+    lines += [recipe.about.strip(), ""]
+    lines += _what_is_missing(experiment)
+    for table in tables:
+        lines += _table_part(table)
+    lines += _curves(experiment, out)
+    if recipe.conclusion.strip():
+        lines += [f"**What it says.** {recipe.conclusion.strip()}", ""]
+    for table in tables:
+        lines += _losers(table, several=len(tables) > 1)
+    lines += [*_models(experiment, out), *_cost(experiment)]
+    needs = any(TRACES in argument for command in recipe.commands() for argument in command.arguments)
+    traces = " --traces TRACES" if needs else ""
+    lines += ["Again:", "", f"    gpuyard experiments run experiments/{experiment.name}.toml{traces}", ""]
+    return "\n".join(lines)
+
+
+def _what_is_missing(experiment: Experiment) -> list[str]:
+    states: dict[str, list[str]] = {"missing": [], "changed": []}
+    for step in experiment.recipe.step:
+        commands = commands_of(step)
+        for state, names in states.items():
+            count = sum(experiment.state(command) == state for command in commands)
+            if count:
+                names.append(
+                    step.name if count == len(commands) else f"{step.name} ({count} of {len(commands)})"
+                )
+    words = {"missing": "still to be run", "changed": "run with other arguments than the recipe has now"}
+    told = [f"{words[state]}: {', '.join(names)}" for state, names in states.items() if names]
+    return [f"**Not complete.** {'; '.join(told).capitalize()}.", ""] if told else []
+
+
+def _table_part(shown: _Shown) -> list[str]:
+    lines = [f"### {shown.table.title}", ""]
+    if shown.table.note.strip():
+        lines += [shown.table.note.strip(), ""]
+    if shown.comparison is None:
+        return [*lines, "Not run yet, or run with other arguments than the recipe has now.", ""]
+    lines += [where_text(shown.comparison), "", *result_table(shown.comparison, shown.rows), ""]
+    return [*lines, *_against_hindsight(shown)]
+
+
+def _against_hindsight(shown: _Shown) -> list[str]:
+    """How the learned policy stands against the heuristic that nobody could have known to be the best."""
+    comparison, best = shown.comparison, shown.best
+    if comparison is None or best is None or comparison.hindsight in (None, comparison.reference):
+        return []
+    hindsight = comparison.policy(str(comparison.hindsight))
+    entries = [comparison.policy(name) for name in best.policies]
+    found = standing(replace(comparison, reference=hindsight.name), entries)
+    if found.difference is None:
+        return []
+    return [
+        f"Against {code(hindsight.label)}, the fixed heuristic that was best on these very windows, "
+        f"{code(best.label)} is at {difference_text(found.difference)}: {found.difference.verdict}.",
+        "",
+    ]
+
+
+def _losers(shown: _Shown, *, several: bool) -> list[str]:
+    comparison, best = shown.comparison, shown.best
+    if comparison is None or best is None or comparison.reference is None or not len(comparison.classes):
+        return []
+    entries = (comparison.policy(best.policies[0]), comparison.policy(comparison.reference))
+    words = who_loses_in_words(replace(comparison, policies=entries))
+    title = f"Who loses ({shown.table.title})" if several else "Who loses"
+    return [f"**{title}.** {plain(' '.join(words))}", ""] if words else []
+
+
+def _models(experiment: Experiment, out: Path) -> list[str]:
+    names = [code(f"model:{one.name}") for one in experiment.recipe.model]
+    if not names:
+        return []
+    page = "[its card]" if len(names) == 1 else "[their cards]"
+    cards = f" ({page}({MODELS_PAGE}))" if (out.parent / MODELS_PAGE).is_file() else ""
+    return [f"**Comes with gpuyard** as {', '.join(names)}{cards}.", ""]
+
+
+def _curves(experiment: Experiment, out: Path) -> list[str]:
+    panels = curve_panels(experiment)
+    if not panels:
+        return []
+    title, name = f"Learning curves: {experiment.recipe.title}", f"{out.stem}-{experiment.name}.svg"
+    _write(out.parent / IMAGES / name, curves_picture(title, panels))
+    return [f"![{cell(title)}]({IMAGES}/{name})", ""]
+
+
+def _cost(experiment: Experiment) -> list[str]:
+    parts = []
+    for step in experiment.recipe.step:
+        minutes, count = experiment.minutes(step.name), len(commands_of(step))
+        if minutes:
+            runs = f" ({count} runs)" if count > 1 else ""
+            parts.append(f"{step.name}{runs} {minutes:.1f}")
+    if not parts:
+        return []
+    return [f"**Cost** in minutes of commands: {', '.join(parts)}; {experiment.minutes():.1f} in all.", ""]
+
+
+def _what_did_not_work(experiments: Sequence[Experiment]) -> str:
+    told = [one for one in experiments if one.recipe.did_not_work.strip()]
+    if not told:
+        return ""
+    lines = ["## What did not work", ""]
+    for one in told:
+        link = f"[{cell(one.recipe.title)}](#{_anchor(one)})"
+        lines += [f"**({one.recipe.letter})** {link}:", "", one.recipe.did_not_work.strip(), ""]
+    return "\n".join(lines)
+
+
+def _anchor(experiment: Experiment) -> str:
+    return f"experiment-{experiment.name}"

@@ -1,0 +1,145 @@
+"""What a comparison says of its policies, a row each; seeds of one kind of training are one row."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gpuyard.errors import InputError
+from gpuyard.evaluate import Comparison, Difference, PolicyEntry
+from gpuyard.evaluate.bootstrap import Floats, paired_difference
+from gpuyard.evaluate.setting import lower_is_better
+from gpuyard.run_files import BEST
+
+JCT, P99, LONGEST = "mean_jct_s", "p99_wait_s", "max_wait_s"
+_NUMBERED = re.compile(r"^(.+)-\d+$")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a policy, or several that differ in their seed alone, did.
+
+    Attributes:
+        label: Its short name.
+        policies: Full names; several if seeds are merged.
+        learned: Whether it is.
+        role: Of ``PolicyEntry``.
+        value: Mean of the metric over windows (and seeds).
+        difference: To the reference; None for the reference itself.
+        jct: The same of mean completion time; None where that is unknown, too.
+        p99_wait_s: Mean over windows; None where unknown.
+        max_wait_s: The same.
+        seeds: The mean over windows of each seed.
+        better: How many seeds are better than the reference by themselves.
+    """
+
+    label: str
+    policies: tuple[str, ...]
+    learned: bool
+    role: str
+    value: float
+    difference: Difference | None
+    jct: Difference | None
+    p99_wait_s: float | None
+    max_wait_s: float | None
+    seeds: tuple[float, ...]
+    better: int
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether it stands for several seeds."""
+        return len(self.policies) > 1
+
+
+def standings(comparison: Comparison) -> list[Standing]:
+    """Every policy that is shown, the best first; seeds of one kind of training are merged."""
+    rows = [standing(comparison, entries) for entries in _groups(comparison.shown)]
+    sign = 1.0 if comparison.setting.lower_is_better else -1.0
+    return sorted(rows, key=lambda row: (sign * row.value, row.label))
+
+
+def standing(comparison: Comparison, entries: Sequence[PolicyEntry]) -> Standing:
+    """How policies that differ in their seed alone did: means over them in every window."""
+    setting = comparison.setting
+    difference = _difference(comparison, entries, setting.metric)
+    several = len(entries) > 1
+    alone = (
+        [_difference(comparison, [entry], setting.metric) for entry in entries] if several else [difference]
+    )
+    seeds = tuple(comparison.mean(entry.name) for entry in entries)
+    first = entries[0]
+    numbered = _NUMBERED.match(first.label)
+    value = float(np.mean(seeds))
+    return Standing(
+        label=numbered[1] if several and numbered else first.label,
+        policies=tuple(entry.name for entry in entries),
+        learned=first.kind == "learned",
+        role=first.role,
+        value=value,
+        difference=difference,
+        jct=None if setting.metric == JCT else _difference(comparison, entries, JCT),
+        p99_wait_s=_mean(comparison, entries, P99),
+        max_wait_s=_mean(comparison, entries, LONGEST),
+        seeds=seeds,
+        better=sum(one is not None and one.verdict == "better" for one in alone),
+    )
+
+
+def _groups(entries: Iterable[PolicyEntry]) -> list[list[PolicyEntry]]:
+    """Learned policies whose labels differ in the number at their end alone, and every other by itself."""
+    groups: dict[str, list[PolicyEntry]] = {}
+    for entry in entries:
+        numbered = _NUMBERED.match(entry.label)
+        is_seed = numbered is not None and entry.kind == "learned" and entry.role == "given"
+        groups.setdefault(f"{numbered[1]}-N" if is_seed and numbered else entry.name, []).append(entry)
+    return list(groups.values())
+
+
+def _values(comparison: Comparison, entries: Sequence[PolicyEntry], metric: str) -> Floats | None:
+    """A metric of every window, the mean over policies; None where one is unknown."""
+    if not all(comparison.knows(entry.name, metric) for entry in entries):
+        return None
+    return np.asarray(
+        np.mean([comparison.values(entry.name, metric) for entry in entries], axis=0), np.float64
+    )
+
+
+def _mean(comparison: Comparison, entries: Sequence[PolicyEntry], metric: str) -> float | None:
+    values = _values(comparison, entries, metric)
+    return None if values is None else float(values.mean())
+
+
+def _difference(comparison: Comparison, entries: Sequence[PolicyEntry], metric: str) -> Difference | None:
+    setting, reference = comparison.setting, comparison.reference
+    if reference is None or entries[0].name == reference:
+        return None
+    own, other = (_values(comparison, who, metric) for who in (entries, [comparison.policy(reference)]))
+    if own is None or other is None:
+        return None
+    known = tuple(comparison.windows.columns[2:])
+    lower = setting.lower_is_better if metric == setting.metric else lower_is_better(metric, known)
+    return paired_difference(
+        own, other, block=setting.block, disjoint=setting.disjoint, lower_is_better=lower
+    )
+
+
+def entry_of_run(comparison: Comparison, run: str) -> PolicyEntry:
+    """The policy that comes from a run's best model.
+
+    Raises:
+        InputError: if it was not compared.
+    """
+    for entry in comparison.policies:
+        path = Path(entry.source) if entry.source else None
+        if path is not None and (path.name == run or (path.name == BEST and path.parent.name == run)):
+            return entry
+    there = ", ".join(entry.label for entry in comparison.policies if entry.kind == "learned") or "none"
+    raise InputError(f"the run {run} was not compared; learned policies that were: {there}")
+
+
+def finite(value: float) -> float | None:
+    """A number, or None where it is not finite."""
+    return value if math.isfinite(value) else None

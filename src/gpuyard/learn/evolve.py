@@ -1,0 +1,156 @@
+"""CMA-ES over the weights of a linear rule, in any environment that selects jobs; docs/algorithms/evolve.md.
+
+Where ``train search`` tunes a rule for schedules of whole windows, this tunes one for whatever an environment
+rewards, in its own way of stepping: one event a step, blocking, with its own horizon. No gradients: whole
+episodes are run natively, a population on the same episodes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from gpuyard.env.model import EnvModel
+from gpuyard.env.vector import SchedulingVectorEnv
+from gpuyard.learn.covariance import covariance_strategy
+from gpuyard.network.rollout import NativeNetwork
+
+Tensors = dict[str, NDArray[np.float32]]
+Steps = dict[str, NDArray[np.float64]]
+"""How far a step of 1 moves each weight, in the shape of the tensors; 0: it stays."""
+
+LARGEST_STEP = 50.0
+LOOK_STEPS, LOOK_ENVS = 200, 16
+"""Of how many steps and environments the spread of columns is taken."""
+
+
+class EvolveConfig(BaseModel):
+    """Settings of the evolution of a rule."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    generations: Annotated[int, Field(ge=1, le=1_000_000)] = 80
+    population: Annotated[int, Field(ge=4, le=10_000)] = 16
+    """Rules of a generation."""
+    episodes: Annotated[int, Field(ge=1, le=100_000)] = 48
+    """Of a generation: new ones each time, the same for its whole population."""
+    sigma: Annotated[float, Field(gt=0, le=10)] = 0.5
+    """First step size; 1 is about what a column of the observation typically varies by."""
+    gate_step: Annotated[float, Field(ge=0, le=10)] = 0.3
+    """The same of the gate, whose threshold is 0, against that of the score. 0: the gate stays."""
+    global_columns: tuple[str, ...] | None = None
+    """Columns of ``globals`` that the gate may use; None: all but the lookahead."""
+    check_every: Annotated[int, Field(ge=1)] = 5
+    """Generations between validations of the distribution's mean."""
+
+
+def spread_of_columns(
+    env: SchedulingVectorEnv, network: NativeNetwork
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Standard deviation of every column of ``jobs``, over legal rows, and of ``globals``, as a policy acts.
+
+    Args:
+        env: A few environments.
+        network: What acts.
+    """
+    observation, _ = env.reset(seed=list(range(env.num_envs)))
+    jobs, overall = [], []
+    for _ in range(LOOK_STEPS):
+        legal = observation["mask"][:, : observation["jobs"].shape[1]] != 0
+        jobs.append(observation["jobs"][legal])
+        overall.append(observation["globals"].copy())
+        parts = (observation[name] for name in ("jobs", "nodes", "globals", "mask"))
+        logits, _ = network.forward_batch(*parts)
+        chosen = np.where(observation["mask"] != 0, logits, -np.inf).argmax(axis=1)
+        observation, *_ = env.step(chosen)
+    rows = np.concatenate(jobs).astype(np.float64)
+    states = np.concatenate(overall).astype(np.float64)
+    return (rows.std(axis=0) if len(rows) else np.zeros(rows.shape[1])), states.std(axis=0)
+
+
+def steps_of_rule(
+    model: EnvModel, config: EvolveConfig, jobs: NDArray[np.float64], overall: NDArray[np.float64]
+) -> Steps:
+    """Steps that matter about alike, whatever a column's unit: one over how much it varies."""
+    names = model.parts["globals"].names
+    wanted = [
+        name != "lookahead" if config.global_columns is None else name in config.global_columns
+        for name in names
+    ]
+    of_jobs = _inverse(jobs)[None]
+    steps = {
+        "score.weight": of_jobs,
+        "gate_jobs.weight": config.gate_step * of_jobs,
+        "gate_jobs.bias": np.array([config.gate_step]),
+    }
+    if len(names):
+        steps["gate_globals.weight"] = config.gate_step * (_inverse(overall) * np.array(wanted))[None]
+    return steps
+
+
+def _inverse(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One over each deviation; 0 for what never changes, and never more than what a rare change allows."""
+    changes = deviations > 1e-9
+    return np.where(changes, np.minimum(1.0 / np.where(changes, deviations, 1.0), LARGEST_STEP), 0.0)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place in the space that evolution moves in, with the weights it stands for."""
+
+    place: NDArray[np.float64]
+    tensors: Tensors
+
+
+class Evolution:
+    """The distribution of CMA-ES over the weights of a rule.
+
+    Everything follows from the seed and the losses told: a resumed one is told the same losses again.
+
+    Args:
+        start: The rule to begin at.
+        steps: How far a step of 1 moves each weight.
+        config: Settings.
+        seed: Of its draws.
+    """
+
+    def __init__(self, start: Tensors, steps: Steps, config: EvolveConfig, seed: int) -> None:
+        self._start = {name: start[name].astype(np.float64) for name in steps}
+        self._steps = steps
+        size = sum(int(np.count_nonzero(step)) for step in steps.values())
+        self._strategy: Any = covariance_strategy(size, config.sigma, config.population, seed)
+        self.losses: list[list[float]] = []
+
+    @property
+    def sigma(self) -> float:
+        """The present step size."""
+        return float(self._strategy.sigma)
+
+    def mean(self) -> Tensors:
+        """The rule in the middle of the distribution."""
+        return self._tensors(np.asarray(self._strategy.mean, dtype=np.float64))
+
+    def ask(self) -> list[Point]:
+        """The population of the next generation."""
+        places = [np.asarray(place, dtype=np.float64) for place in self._strategy.ask()]
+        return [Point(place, self._tensors(place)) for place in places]
+
+    def tell(self, population: Sequence[Point], losses: Sequence[float]) -> None:
+        """How good each was; smaller is better."""
+        self._strategy.tell([point.place for point in population], list(losses))
+        self.losses.append([float(loss) for loss in losses])
+
+    def repeat(self, losses: Sequence[Sequence[float]]) -> None:
+        """Go through generations again that were played already."""
+        for generation in losses:
+            self.tell(self.ask(), generation)
+
+    def _tensors(self, place: NDArray[np.float64]) -> Tensors:
+        moves, tensors = iter(place.tolist()), {}
+        for name, step in self._steps.items():
+            moved = [size * next(moves) if size else 0.0 for size in step.ravel().tolist()]
+            tensors[name] = (self._start[name] + np.reshape(moved, step.shape)).astype(np.float32)
+        return tensors

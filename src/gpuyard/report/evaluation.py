@@ -1,0 +1,288 @@
+"""What ``gpuyard evaluate`` found, as a report: policies on the same windows, with intervals."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from gpuyard.cluster import Cluster
+from gpuyard.errors import InputError
+from gpuyard.quantities import plural
+from gpuyard.report.classes import MEASURES, losses_without_intervals
+from gpuyard.report.facts import information_text, read_cluster, setting_facts
+from gpuyard.report.model import Answer, Change, Loss, Report, Standing
+from gpuyard.report.simulation import check_schedule
+from gpuyard.report.words import answer_of_windows
+
+if TYPE_CHECKING:
+    from gpuyard.evaluate.comparison import Comparison
+
+EVALUATION = "evaluation.json"
+TOLD = (
+    *("mean_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s", "mean_bounded_slowdown", "gpu_utilization"),
+    *("jain_fairness", "finish_time_fairness_p95", "energy_kwh"),
+)
+"""Metrics for which differences are worked out."""
+_SAME = {
+    "fingerprint": "workloads",
+    "cluster": "clusters",
+    "information": "information",
+    "part": "parts of the workload",
+    "windows": "windows",
+    "jobs_per_window": "windows",
+    "environment": "environments",
+    "metric": "metrics",
+}
+"""Of settings that must be equal: what is said to differ."""
+
+
+def read_evaluation(directory: Path) -> "Comparison":
+    """The comparison that a directory holds.
+
+    Raises:
+        InputError: if a file is missing, malformed or of another version.
+    """
+    from gpuyard.evaluate.comparison import Comparison
+
+    return Comparison.read(directory)
+
+
+def merge(comparisons: Sequence["Comparison"], names: Sequence[str]) -> "Comparison":
+    """All policies of comparisons over the same windows; a policy that several have is taken once.
+
+    Raises:
+        InputError: if they are not over the same windows, with the same information.
+    """
+    first = comparisons[0]
+    merged = first
+    for one, name in zip(comparisons[1:], names[1:], strict=True):
+        for field, thing in _SAME.items():
+            if getattr(first.setting, field, None) != getattr(one.setting, field, None):
+                raise InputError(
+                    f"{names[0]} and {name} are over different {thing}: they cannot be compared with each "
+                    "other"
+                )
+        merged = _joined(merged, one)
+    return merged
+
+
+def _joined(one: "Comparison", other: "Comparison") -> "Comparison":
+    known = {entry.name for entry in one.policies}
+    added = tuple(entry for entry in other.policies if entry.name not in known)
+    names = [entry.name for entry in added]
+    labels = {entry.label for entry in one.policies}
+    added = tuple(replace(e, label=e.name) if e.label in labels else e for e in added)
+    own, their = one.jobs, other.jobs
+    fresh = pl.col("policy").is_in(names)
+    jobs = own if their is None else their if own is None else _stacked(own, their.filter(fresh))
+    return replace(
+        one,
+        policies=(*one.policies, *added),
+        reference=one.reference or other.reference,
+        windows=_stacked(one.windows, other.windows.filter(fresh)),
+        classes=_stacked(one.classes, other.classes.filter(fresh)),
+        jobs=jobs,
+        schedules={**other.schedules, **one.schedules},
+    )
+
+
+def _stacked(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat([one, other], how="diagonal_relaxed")
+
+
+def evaluation_report(comparison: "Comparison", directories: Sequence[str]) -> Report:
+    """A comparison as a report."""
+    setting = comparison.setting
+    standings = _standings(comparison)
+    if not standings:
+        raise InputError(f"{', '.join(directories) or 'the comparison'}: holds no results")
+    best, reference = standings[0], comparison.reference
+    other = reference if reference not in (None, best.name) else None
+    against = other or (standings[1].name if len(standings) > 1 else best.name)
+    where = directories[0] if directories else "the comparison"
+    cluster = read_cluster(setting.cluster, where) if setting.cluster else None
+    count = len(setting.windows)
+    on = f"on {cluster.name}, " if cluster else ""
+    told = _windows_text(setting.kind, count, setting.jobs_per_window, setting.part)
+    schedules = {
+        name: check_schedule(frame, f"schedule of {name}") for name, frame in comparison.schedules.items()
+    }
+    classes = _classes(comparison)
+    losses, losses_text = _losses(comparison, classes, best, _find(standings, against))
+    return Report(
+        title=f"{setting.workload}: {plural(len(standings), 'policy')} compared",
+        subtitle=f"{told} {on}{information_text(setting.information)}",
+        answer=_answer(comparison, standings, against),
+        metric=setting.metric,
+        lower_is_better=setting.lower_is_better,
+        standings=standings,
+        best=best.name,
+        reference=reference,
+        reference_text=_reference_text(comparison),
+        outcomes=_outcomes(comparison, schedules),
+        schedules=schedules,
+        cluster=cluster,
+        classes=classes,
+        losses=losses,
+        losses_text=losses_text,
+        windows=_window_values(comparison, standings),
+        part_text="The first window of the comparison." if count > 1 else "",
+        facts=_facts(comparison, cluster, told, directories),
+        training=[Path(one.source) for one in comparison.policies if one.source],
+    )
+
+
+def _facts(
+    comparison: "Comparison", cluster: Cluster | None, told: str, directories: Sequence[str]
+) -> dict[str, str]:
+    setting = comparison.setting
+    facts = setting_facts(setting.workload, setting.jobs, cluster, setting.information, directories)
+    return {
+        **facts,
+        "compared on": told.removesuffix(","),
+        "blocks of the bootstrap": f"{plural(setting.block, 'window')} each",
+    }
+
+
+def _windows_text(kind: str, count: int, jobs: int, part: str) -> str:
+    if kind == "whole":
+        return f"one run over {'all jobs' if part == 'all' else f'the {part} part'},"
+    thing = {"draws": "draw", "episodes": "episode"}.get(kind, "window")
+    size = f" of {plural(jobs, 'job')}" if jobs else ""
+    span = "" if kind != "windows" else " from the whole trace" if part == "all" else f" from the {part} part"
+    return f"{plural(count, thing)}{size}{span},"
+
+
+def _standings(comparison: "Comparison") -> list[Standing]:
+    entries = {entry.name: entry for entry in comparison.shown}
+    standings = []
+    for name in comparison.ranking():
+        if name not in entries:
+            continue
+        values = _means(comparison.windows.filter(pl.col("policy") == name))
+        changes = {
+            metric: _change(comparison, name, metric)
+            for metric in dict.fromkeys((comparison.setting.metric, *TOLD))
+            if metric in values
+        }
+        entry = entries[name]
+        standings.append(Standing(name, entry.label, entry.kind, values, changes, entry.note))
+    return standings
+
+
+def _means(windows: pl.DataFrame) -> dict[str, float]:
+    """Of the metrics that are known on every window."""
+    metrics = windows.select(pl.exclude("policy", "window").cast(pl.Float64, strict=False))
+    means = {column.name: column.mean() for column in metrics if not column.null_count()}
+    return {name: mean for name, mean in means.items() if isinstance(mean, float) and math.isfinite(mean)}
+
+
+def _change(comparison: "Comparison", policy: str, metric: str) -> Change:
+    reference = comparison.reference
+    if policy == reference:
+        return Change(None, verdict="reference")
+    if reference is None or not comparison.knows(reference, metric):
+        return Change(None)
+    return change_of(comparison.difference(policy, metric=metric))
+
+
+def change_of(difference: object) -> Change:
+    """A difference with its interval; of a single window there is none."""
+    ratio, low, high = (getattr(difference, name) for name in ("ratio", "low", "high"))
+    known = ratio if math.isfinite(ratio) else None
+    if not math.isfinite(low) or not math.isfinite(high):
+        return Change(known)
+    return Change(known, low, high, getattr(difference, "verdict"))  # noqa: B009  (of any kind of difference)
+
+
+def _answer(comparison: "Comparison", standings: Sequence[Standing], against: str) -> Answer:
+    best = standings[0]
+    other = _find(standings, against)
+    words = [line for line in comparison.summary().split("\n") if line.strip()]
+    if best is other:
+        sentence = f"{best.label} is the only policy here: there is nothing to compare it with."
+        return Answer(sentence, "", [], words)
+    change = change_of(comparison.difference(best.name, against=other.name))
+    what = _reference_text(comparison) if other.name == comparison.reference else "the next"
+    weak = ""
+    if len(comparison.setting.windows) > 1 and comparison.setting.is_weak:
+        weak = " But the windows overlap so much that this interval is likely to be too narrow."
+    answer = answer_of_windows(best, other, change, comparison.setting.metric, what, words)
+    return replace(answer, sure=answer.sure + weak)
+
+
+def _reference_text(comparison: "Comparison") -> str:
+    if comparison.reference is None:
+        return ""
+    if comparison.chosen_on == "validation":
+        return "the best fixed heuristic on validation windows"
+    return "the given reference"
+
+
+def _find(standings: Sequence[Standing], name: str) -> Standing:
+    return next((one for one in standings if one.name == name), standings[0])
+
+
+def _outcomes(comparison: "Comparison", schedules: Mapping[str, pl.DataFrame]) -> Mapping[str, pl.DataFrame]:
+    if comparison.jobs is None:
+        return schedules
+    parts = comparison.jobs.partition_by("policy", as_dict=True)
+    return {str(name): part for (name,), part in parts.items()}
+
+
+def _classes(comparison: "Comparison") -> pl.DataFrame:
+    """Means over windows, each counted by its jobs."""
+    classes = comparison.classes
+    if classes.is_empty():
+        return classes
+    weighed = [
+        ((pl.col(metric) * pl.col("jobs")).sum() / pl.col("jobs").sum()).alias(metric)
+        for metric in MEASURES
+        if metric in classes.columns
+    ]
+    table = classes.group_by("policy", "by", "class", maintain_order=True).agg(pl.col("jobs").sum(), *weighed)
+    several = table.group_by("by").agg(pl.col("class").n_unique().alias("kinds")).filter(pl.col("kinds") > 1)
+    return table.filter(pl.col("by").is_in(several["by"].to_list()))
+
+
+def _losses(
+    comparison: "Comparison", classes: pl.DataFrame, best: Standing, other: Standing
+) -> tuple[list[Loss], str]:
+    """Who fares worse under the best policy, the largest rise first, and what that means in words."""
+    if best is other:
+        return [], ""
+    said = f"under {best.label} than under {other.label}"
+    if len(comparison.setting.windows) < 2:
+        found = losses_without_intervals(classes, best.name, other.name)
+        return found, f"{said}, in this one run (no intervals)"
+    losses = [
+        Loss(
+            one.by,
+            one.name,
+            one.jobs,
+            one.metric,
+            one.difference.own,
+            one.difference.other,
+            change_of(one.difference),
+        )
+        for one in comparison.who_loses(best.name, other.name)
+    ]
+    losses.sort(key=lambda loss: -(loss.change.ratio or 0.0))
+    return losses, f"{said}, by an interval that excludes zero"
+
+
+def _window_values(
+    comparison: "Comparison", standings: Sequence[Standing]
+) -> dict[str, list[tuple[str, float]]]:
+    if len(comparison.setting.windows) < 2:
+        return {}
+    names = [str(window) for window in comparison.setting.windows]
+    return {
+        one.name: [
+            (name, float(value)) for name, value in zip(names, comparison.values(one.name), strict=True)
+        ]
+        for one in standings
+    }

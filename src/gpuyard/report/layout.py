@@ -1,0 +1,208 @@
+"""Parts of the page as HTML. Every text goes through ``escape``."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from gpuyard.quantities import metric_label, metric_text
+from gpuyard.report.figures import Palette
+from gpuyard.report.model import Answer, Change, Loss, Report, Standing
+from gpuyard.report.words import interval, percent
+
+COLUMNS = (
+    *("mean_bounded_slowdown", "mean_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s", "gpu_utilization"),
+    *("jain_fairness", "finish_time_fairness_p95", "energy_kwh", "return"),
+)
+"""Metrics of the comparison table, those that are known; the deciding one comes first."""
+MOST_LOSSES = 40
+CLASS_NAMES = {"gpus": "jobs of {} GPUs", "priority": "priority {}", "group": "group {}", "user": "user {}"}
+VERDICT_SIGNS = {"better": "▲", "worse": "▼", "tie": "≈", "reference": "◆", "one run": ""}
+
+
+def breakable(name: str) -> str:
+    """A policy's name that may go on in a new line after its parts."""
+    return escape(name).replace("+", "+<wbr>").replace("/", "/<wbr>")
+
+
+def kept_together(text: str) -> str:
+    """A text whose numbers do not part from their percent signs."""
+    return escape(text).replace(" %", "&nbsp;%")
+
+
+def section(id: str, heading: str, *parts: str, intro: str = "") -> str:
+    """A part of the page with its heading; empty if there is nothing in it."""
+    body = "".join(parts)
+    if not body:
+        return ""
+    said = f'<p class="intro">{escape(intro)}</p>' if intro else ""
+    name = escape(id)
+    title = f'<h2 id="{name}-title">{escape(heading)}</h2>'
+    return f'<section id="{name}" aria-labelledby="{name}-title">{title}{said}{body}</section>'
+
+
+def answer_section(answer: Answer, chart: str) -> str:
+    """The first screen."""
+    tiles = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd>"
+        f'<dd class="remark">{kept_together(remark)}</dd></div>'
+        for name, value, remark in answer.figures
+    )
+    words = "".join(f"<p>{kept_together(text)}</p>" for text in answer.words)
+    more = f"<details class='words' open><summary>In words</summary>{words}</details>" if words else ""
+    return (
+        '<section id="answer" aria-labelledby="answer-title">'
+        f'<h2 id="answer-title" class="answer">{breakable(answer.sentence)}</h2>'
+        f'<p class="sure">{escape(answer.sure)}</p><dl class="tiles">{tiles}</dl>{chart}{more}</section>'
+    )
+
+
+def figure(chart: Mapping[str, Any] | None) -> str:
+    """The place of a chart, which the script fills."""
+    if chart is None:
+        return ""
+    name, note = escape(chart["id"]), escape(chart.get("note", ""))
+    return (
+        f'<figure id="figure-{name}" data-chart="{name}"><figcaption><h3>{escape(chart["title"])}</h3>'
+        f'<p class="note">{note}</p></figcaption></figure>'
+    )
+
+
+def figures(charts: Sequence[Mapping[str, Any] | None]) -> str:
+    """Charts side by side, as far as there is room."""
+    shown = "".join(map(figure, charts))
+    return f'<div class="figures">{shown}</div>' if shown else ""
+
+
+def comparison_table(report: Report, palette: Palette) -> str:
+    """A row a policy, with differences to the reference and verdicts; the script makes it sortable."""
+    known = [
+        metric
+        for metric in dict.fromkeys((report.metric, *COLUMNS))
+        if metric == report.metric or tells_apart(report, metric)
+    ]
+    heads = [_head("policy", "text")]
+    if report.has_intervals:
+        heads.append(_head("verdict", "text"))
+    if report.reference is not None and len(report.standings) > 1:
+        heads.append(_head(f"against {report.label(report.reference)}", "number"))
+    heads += [_head(metric_label(metric), "number", chosen=metric == report.metric) for metric in known]
+    rows = "".join(_row(one, known, report, palette) for one in report.standings)
+    caption = f"Policies by {metric_label(report.metric)}, the best first."
+    if report.has_intervals:
+        caption += " Means over all windows; differences are to the reference, with 95 % intervals."
+    return (
+        f'<p class="intro">{escape(caption)}</p>{_wide("Comparison of policies")}'
+        '<table class="sortable" id="policies">'
+        f'<caption class="visually-hidden">{escape(caption)}</caption>'
+        f"<thead><tr>{''.join(heads)}</tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def tells_apart(report: Report, metric: str) -> bool:
+    """Whether a metric is known, and tells anything: with one user only, all is fair."""
+    known = {one.values[metric] for one in report.standings if one.values.get(metric) is not None}
+    return bool(known) and not (metric == "jain_fairness" and known == {1.0})
+
+
+def _head(text: str, kind: str, *, chosen: bool = False) -> str:
+    order = ' aria-sort="ascending"' if chosen else ""
+    return f'<th scope="col" data-kind="{kind}"{order}><button type="button">{escape(text)}</button></th>'
+
+
+def _row(one: Standing, metrics: Sequence[str], report: Report, palette: Palette) -> str:
+    colour = palette.colours.get(one.name)
+    mark = f'<i class="swatch series-{colour}"></i>' if colour else '<i class="swatch"></i>'
+    kind = f' <span class="kind">{escape(one.kind)}</span>' if one.kind == "learned" else ""
+    note = f'<span class="remark">{escape(one.note)}</span>' if one.note else ""
+    name = f'<th scope="row" title="{escape(one.name)}">{mark}{breakable(one.label)}{kind}{note}</th>'
+    change = one.changes.get(report.metric, Change(None))
+    cells = [name]
+    if report.has_intervals:
+        cells.append(f"<td>{_verdict(change)}</td>")
+    if report.reference is not None and len(report.standings) > 1:
+        cells.append(_change_cell(change))
+    cells += [_value_cell(one, metric, metric == report.metric) for metric in metrics]
+    best = ' class="best"' if one.name == report.best else ""
+    return f"<tr{best}>{''.join(cells)}</tr>"
+
+
+def _verdict(change: Change) -> str:
+    sign = VERDICT_SIGNS[change.verdict]
+    name = change.verdict.replace(" ", "-")
+    return (
+        f'<span class="verdict {name}"><span aria-hidden="true">{sign}</span> {escape(change.verdict)}</span>'
+    )
+
+
+def _change_cell(change: Change) -> str:
+    if change.verdict == "reference":
+        return '<td class="number" data-value="0">reference</td>'
+    if change.ratio is None:
+        return '<td class="number">-</td>'
+    span = interval(change)
+    small = f'<span class="remark">{escape(span)}</span>' if span else ""
+    return f'<td class="number" data-value="{change.ratio!r}">{escape(percent(change.ratio))}{small}</td>'
+
+
+def _value_cell(one: Standing, metric: str, chosen: bool) -> str:
+    value, change = one.values.get(metric), one.changes.get(metric)
+    if value is None:
+        return '<td class="number">-</td>'
+    small = ""
+    if not chosen and change is not None and change.ratio is not None:
+        name = change.verdict.replace(" ", "-")
+        hint = f' title="95 % interval {escape(interval(change))}"' if change.low is not None else ""
+        small = f'<span class="remark {name}"{hint}>{escape(percent(change.ratio))}</span>'
+    text = escape(metric_text(metric, value, short=True))
+    return f'<td class="number" data-value="{float(value)!r}">{text}{small}</td>'
+
+
+def losses_table(losses: Sequence[Loss], said: str) -> str:
+    """Who fares worse, the largest rise first."""
+    if not said:
+        return ""
+    if not losses:
+        return f'<h3>Who loses</h3><p class="intro">No class of jobs fares worse {escape(said)}.</p>'
+    rows = "".join(map(_loss_row, losses[:MOST_LOSSES]))
+    more = (
+        f"<p class='intro'>{len(losses) - MOST_LOSSES} more are left out.</p>"
+        if len(losses) > MOST_LOSSES
+        else ""
+    )
+    heads = "".join(
+        _head(text, kind)
+        for text, kind in (
+            *(("class", "text"), ("jobs", "number"), ("metric", "text"), ("before", "number")),
+            *(("now", "number"), ("change", "number")),
+        )
+    )
+    return (
+        f'<h3>Who loses</h3><p class="intro">Classes of jobs that fare worse {escape(said)}.</p>'
+        f'{_wide("Who loses")}<table class="sortable" id="losses"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>{more}"
+    )
+
+
+def _loss_row(loss: Loss) -> str:
+    def value(number: float) -> str:
+        text = metric_text(loss.metric, number, short=True)
+        return f'<td class="number" data-value="{number!r}">{escape(text)}</td>'
+
+    name = escape(CLASS_NAMES.get(loss.by, f"{loss.by} {{}}").format(loss.name or "(none)"))
+    return (
+        f'<tr><th scope="row">{name}</th><td class="number" data-value="{loss.jobs}">{loss.jobs:,}</td>'
+        f"<td>{escape(metric_label(loss.metric))}</td>{value(loss.other)}{value(loss.own)}"
+        f"{_change_cell(loss.change)}</tr>"
+    )
+
+
+def _wide(label: str) -> str:
+    """The start of a box that scrolls sideways, by keys too."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
+
+
+def facts_list(facts: Mapping[str, str]) -> str:
+    """Names and values, one a line."""
+    rows = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(text)}</dd></div>" for key, text in facts.items())
+    return f'<dl class="facts">{rows}</dl>'

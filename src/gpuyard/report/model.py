@@ -1,0 +1,147 @@
+"""What a report shows, whichever kind of result it comes from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from gpuyard.cluster import Cluster
+
+Verdict = Literal["better", "worse", "tie", "reference", "one run"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A value beside that of the reference.
+
+    Attributes:
+        ratio: Relative difference: -0.2 is 20 % lower; None if the reference's value is 0 or unknown.
+        low: Where its 95 % interval begins; None without one.
+        high: Where it ends.
+        verdict: In one word.
+    """
+
+    ratio: float | None
+    low: float | None = None
+    high: float | None = None
+    verdict: Verdict = "one run"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A policy in the comparison.
+
+    Attributes:
+        name: In full.
+        label: Short, and no other's.
+        kind: ``heuristic`` or ``learned``; empty if that is not known.
+        values: Means over windows, by metric.
+        changes: Beside the reference, by metric.
+        note: Anything to know about it.
+    """
+
+    name: str
+    label: str
+    kind: str
+    values: Mapping[str, float | None]
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A class of jobs that fares worse.
+
+    Attributes:
+        by: What the classes are of: ``priority``, ``group``, ``gpus`` or ``user``.
+        name: Of the class.
+        jobs: How many there are.
+        metric: What rises.
+        own: Its value under the best policy.
+        other: Under the reference.
+        change: By how much.
+    """
+
+    by: str
+    name: str
+    jobs: int
+    metric: str
+    own: float
+    other: float
+    change: Change
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the first screen says.
+
+    Attributes:
+        sentence: Which policy is best.
+        sure: How sure that is.
+        figures: Name, value and remark of each big figure.
+        words: More of it in words, one paragraph each.
+    """
+
+    sentence: str
+    sure: str
+    figures: Sequence[tuple[str, str, str]]
+    words: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is shown.
+
+    Attributes:
+        title: Of the page.
+        subtitle: What was compared on, in a line.
+        answer: What the first screen says.
+        metric: The one that decides.
+        lower_is_better: Which way.
+        standings: The policies, the best first.
+        best: Name of the best policy.
+        reference: Name of the policy that others are compared with.
+        reference_text: What the reference is, in words.
+        outcomes: Of each policy, when its jobs were submitted, how long they ran, and when.
+        schedules: Of each policy, where and when jobs ran (columns of ``SimulationResult.table``).
+        runs: Of each policy whose jobs ran in several pieces, those.
+        cluster: The cluster, if it is known.
+        classes: Columns policy, by, class, jobs, and a metric each; empty if there are none.
+        losses: Classes that fare worse under the best policy than under the reference.
+        losses_text: What they are, in words.
+        windows: Of each policy, the deciding metric on each window.
+        part_text: Which part of the comparison schedules show.
+        facts: What was compared, by name, for the last section.
+    """
+
+    title: str
+    subtitle: str
+    answer: Answer
+    metric: str
+    lower_is_better: bool
+    standings: Sequence[Standing]
+    best: str
+    reference: str | None
+    reference_text: str
+    outcomes: Mapping[str, pl.DataFrame]
+    schedules: Mapping[str, pl.DataFrame]
+    cluster: Cluster | None
+    classes: pl.DataFrame
+    facts: Mapping[str, str]
+    runs: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    losses: Sequence[Loss] = ()
+    losses_text: str = ""
+    windows: Mapping[str, Sequence[tuple[str, float]]] = field(default_factory=dict)
+    part_text: str = ""
+    training: Sequence[Path] = ()
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether differences come with how sure they are."""
+        return any(change.low is not None for one in self.standings for change in one.changes.values())
+
+    def label(self, policy: str) -> str:
+        """The short name of a policy."""
+        return next((one.label for one in self.standings if one.name == policy), policy)

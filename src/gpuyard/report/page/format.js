@@ -1,0 +1,97 @@
+// Values as people read them, elements, and files to download.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element; children are elements or texts, never HTML. */
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+function shape(tag, attributes = {}, text = null) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  if (text !== null) made.textContent = text;
+  return made;
+}
+
+const DURATIONS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+
+/** A length of time in its two largest units: 4 h 34 min. */
+function duration(seconds) {
+  if (seconds < 0) return `−${duration(-seconds)}`;
+  if (seconds === 0) return "0 s";
+  if (seconds < 0.0995) return `${short(seconds * 1000)} ms`;
+  if (seconds < 59.95) return `${short(seconds)} s`;
+  const step = seconds >= 86400 - 30 ? 3600 : seconds >= 3600 - 0.5 ? 60 : 1;
+  const whole = Math.round(seconds / step) * step;
+  const large = DURATIONS.findIndex(([unit]) => whole >= unit);
+  const first = Math.floor(whole / DURATIONS[large][0]);
+  const text = `${first.toLocaleString("en-US")} ${DURATIONS[large][1]}`;
+  if (large === 3) return text;
+  const second = Math.floor((whole % DURATIONS[large][0]) / DURATIONS[large + 1][0]);
+  return second ? `${text} ${second} ${DURATIONS[large + 1][1]}` : text;
+}
+
+/** Three digits or so: 0.012, 12.3, 4,560, 1.2M. */
+function short(value) {
+  const size = Math.abs(value);
+  if (size >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;
+  if (size >= 1000) return Math.round(value).toLocaleString("en-US");
+  return String(Number(value.toPrecision(size >= 100 ? 4 : 3))).replace("-", "−");
+}
+
+function percent(share, signed = false) {
+  const text = `${short(Math.abs(share) * 100)} %`;
+  return share < 0 ? `−${text}` : signed && share > 0 ? `+${text}` : text;
+}
+
+/** A value in its unit. */
+function valueText(value, unit) {
+  if (value === null || value === undefined) return "-";
+  if (unit === "s") return duration(value);
+  if (unit === "share") return percent(value);
+  if (unit === "change") return value >= 2 ? `×${short(1 + value)}` : percent(value, true);
+  return short(value);
+}
+
+/** Rows of values as CSV: quoted where a comma, a quote or a line break asks for it. */
+function csvText(rows) {
+  const cell = (value) => {
+    const text = value === null || value === undefined ? "" : String(value);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";
+}
+
+/** Give the browser a file that is made here. */
+function download(name, rows) {
+  const link = element("a", { download: name, href: URL.createObjectURL(new Blob([csvText(rows)], { type: "text/csv" })) });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+/** Rows of values as a table; the first row has the names. */
+function plainTable(rows) {
+  const head = element("tr", {}, ...rows[0].map((text) => element("th", { scope: "col" }, String(text))));
+  const body = rows.slice(1).map((row) => element("tr", {}, ...row.map((value) =>
+    element("td", typeof value === "number" ? { class: "number" } : {}, value === null || value === undefined ? "" : String(value)))));
+  return element("table", {}, element("thead", {}, head), element("tbody", {}, ...body));
+}
+
+function swatch(name) {
+  return element("i", { class: `swatch ${name}`, "aria-hidden": "true" });
+}
+
+/** First place in a sorted array whose value is greater than the given one. */
+function upperBound(values, value, low = 0, high = values.length) {
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] > value) high = middle; else low = middle + 1;
+  }
+  return low;
+}

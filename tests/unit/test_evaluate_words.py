@@ -1,0 +1,141 @@
+"""What a comparison says: differences, who is best, ties, who loses."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evaluation_cases import comparison_of
+from gpuyard.errors import InputError
+from gpuyard.evaluate import Difference
+from gpuyard.evaluate.words import change, interval_text, who_loses_in_words
+
+RNG = np.random.default_rng(5)
+BASE = RNG.uniform(2, 4, 40)
+NOISE = np.exp(0.02 * RNG.normal(size=40))
+
+
+def values(**factors: float) -> dict[str, list[float]]:
+    return {"base": BASE.tolist()} | {
+        name: (factor * BASE * NOISE).tolist() for name, factor in factors.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (0.0, "0 %"),
+        (-0.421, "-42 %"),
+        (0.0421, "+4.2 %"),
+        (0.0004, "+0.04 %"),
+        (1.3, "+130 %"),
+        (16.5, "x 17.5"),
+        (float("inf"), "+∞"),
+    ],
+)
+def test_changes_are_told_with_as_many_digits_as_matter(ratio: float, text: str) -> None:
+    assert change(ratio) == text
+
+
+def test_an_interval_of_one_window_is_no_text() -> None:
+    nothing = float("nan")
+    assert interval_text(Difference(0.1, nothing, nothing, "tie", 1.0, 1.0)) == ""
+    assert interval_text(Difference(-0.1, -0.2, 0.05, "tie", 1.0, 1.0)) == "-20 % to +5.0 %"
+
+
+def test_the_summary_names_the_best_by_how_much_and_how_sure() -> None:
+    found = comparison_of(values(good=0.6, bad=1.5))
+    text = found.summary()
+    assert text.startswith("Best of 3 policies on 40 windows of 100 jobs of the test part of made-up: good, ")
+    low, high = found.difference("good").low, found.difference("good").high
+    assert f"40 % lower than base (better; 95 % interval {change(low)} to {change(high)})" in text
+    assert "bad: 50 % higher than base (worse;" in text
+    assert "mean JCT" in text
+    assert "tie" not in text
+
+
+def test_a_tie_is_called_a_tie() -> None:
+    found = comparison_of(values(same=1.0))
+    assert found.difference("same").verdict == "tie"
+    text = found.summary()
+    assert "a tie with base" in text or "same: a tie with base" in text
+    assert "Statistically a tie with the best" in text
+    assert "better" not in text
+
+
+def test_a_policy_is_not_compared_with_itself_in_hindsight() -> None:
+    found = replace(comparison_of(values(good=0.6, bad=1.5)), hindsight="good")
+    text = found.summary()
+    assert "In hindsight good is the best fixed heuristic" in text
+    assert "good is" not in text.split("Against that one, ")[1]
+
+
+def test_weak_intervals_are_called_weak() -> None:
+    assert "weak" not in comparison_of(values(good=0.6)).summary()
+    weak = comparison_of(values(good=0.6), disjoint=2.2, block=33)
+    assert "The intervals are weak: 40 windows that overlap amount to 2.2 side by side" in weak.summary()
+    strong, wide = comparison_of(values(good=0.6)).difference("good"), weak.difference("good")
+    assert wide.high - wide.low > strong.high - strong.low
+
+
+def test_where_more_is_better_more_wins() -> None:
+    found = comparison_of(
+        {"base": [1.0, 1.1, 1.2, 1.3], "good": [2.0, 2.1, 2.3, 2.4]},
+        metric="gpu_utilization",
+        lower_is_better=False,
+    )
+    assert found.ranking() == ["good", "base"]
+    assert found.difference("good").verdict == "better"
+    assert found.difference("good", metric="mean_jct_s").verdict == "worse"
+
+
+def test_policies_and_metrics_that_are_not_there_are_refused() -> None:
+    found = comparison_of(values(good=0.6))
+    with pytest.raises(InputError, match="policy 'god' was not compared; did you mean 'good'"):
+        found.difference("god")
+    with pytest.raises(InputError, match="metric 'mean_wait_s' was not computed"):
+        found.difference("good", metric="mean_wait_s")
+
+
+def classes(losses: dict[str, float]) -> list[dict[str, Any]]:
+    """Two classes by gang size in each of the windows; policy ``good`` multiplies the waits of each."""
+    rows = []
+    for window in range(0, 4000, 100):
+        for name, factor in losses.items():
+            for policy in ("base", "good"):
+                wait = (100.0 + window % 700) * (factor if policy == "good" else 1.0)
+                metrics = {"mean_wait_s": wait, "p99_wait_s": wait, "mean_jct_s": wait + 50.0}
+                rows.append(
+                    {"policy": policy, "window": window, "by": "gpus", "class": name, "jobs": 50}
+                    | metrics
+                    | {"mean_bounded_slowdown": 1.0 + wait / 100.0}
+                )
+    return rows
+
+
+def test_classes_that_fare_clearly_worse_lose_and_no_others() -> None:
+    found = comparison_of(values(good=0.6), classes=classes({"1": 0.5, "5-8": 2.0}))
+    losers = found.who_loses("good")
+    assert {(one.by, one.name, one.metric) for one in losers} == {
+        ("gpus", "5-8", "mean_wait_s"),
+        ("gpus", "5-8", "mean_bounded_slowdown"),
+    }
+    wait = next(one for one in losers if one.metric == "mean_wait_s")
+    assert wait.difference.ratio == pytest.approx(1.0)
+    assert wait.jobs == 2000
+    assert wait.difference.own == pytest.approx(2 * wait.difference.other)
+    assert found.who_loses("base", "good")[0].name == "1"
+    [line] = who_loses_in_words(found)
+    assert line.startswith("good: worse off than under base are jobs of 5-8 GPUs (mean wait")
+
+
+def test_nobody_loses_if_no_class_does() -> None:
+    found = comparison_of(values(good=0.6), classes=classes({"1": 0.5, "5-8": 1.0}))
+    assert found.who_loses("good") == []
+    assert who_loses_in_words(found) == ["good: no class of jobs is clearly worse off than under base."]
+
+
+def test_a_class_that_is_in_few_windows_is_weighed_by_its_jobs() -> None:
+    rows = [row for row in classes({"1": 0.5, "5-8": 3.0}) if row["class"] == "1" or row["window"] == 0]
+    assert comparison_of(values(good=0.6), classes=rows).who_loses("good") == []

@@ -1,0 +1,123 @@
+"""CMA-ES over rules: what it moves, by how much, and that it gets better at something known."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuyard.env.vector import SchedulingVectorEnv
+from gpuyard.errors import InputError
+from gpuyard.learn.config import read_config
+from gpuyard.learn.evolve import Evolution, EvolveConfig, spread_of_columns, steps_of_rule
+from gpuyard.learn.evolve_worker import EvolveWorker
+from gpuyard.network.config import NetworkConfig
+from gpuyard.network.rollout import native_network
+from gpuyard.network.sizes import NetworkSizes
+
+START = {"score.weight": np.zeros((1, 3), np.float32), "gate_jobs.bias": np.ones(1, np.float32)}
+STEPS = {"score.weight": np.array([[1.0, 0.0, 2.0]]), "gate_jobs.bias": np.array([0.5])}
+RULE = {"score": {"estimate": 1.0}}  # the longest first: as bad as it gets
+TABLES: dict[str, Any] = {
+    "algorithm": "evolve",
+    "environment": {"workload": "surges", "jobs_per_episode": 96, "window": 16, "base_policy": "fifo+greedy"},
+    "rule": RULE,
+    "validation": {"windows": 6, "metric": "mean_bounded_slowdown", "heuristics": ["fifo+greedy"]},
+    "evolve": {"generations": 6, "population": 8, "episodes": 6, "check_every": 3},
+}
+
+
+def settings(**changes: Any) -> EvolveConfig:
+    return EvolveConfig(population=8, **changes)
+
+
+def test_weights_without_a_step_stay_where_they_are() -> None:
+    evolution = Evolution(START, STEPS, settings(), seed=1)
+    for point in evolution.ask():
+        assert point.place.shape == (3,)
+        assert point.tensors["score.weight"][0, 1] == 0.0
+        assert point.tensors["score.weight"][0, 2] == np.float32(2 * point.place[1])
+        assert point.tensors["gate_jobs.bias"][0] == np.float32(1 + 0.5 * point.place[2])
+
+
+def test_mean_moves_towards_what_is_better() -> None:
+    evolution = Evolution(START, STEPS, settings(), seed=1)
+    target = np.array([3.0, -2.0])
+    for _ in range(60):
+        population = evolution.ask()
+        losses = [float(((p.tensors["score.weight"][0, [0, 2]] - target) ** 2).sum()) for p in population]
+        evolution.tell(population, losses)
+    assert evolution.mean()["score.weight"][0, [0, 2]] == pytest.approx(target, abs=0.05)
+
+
+def test_telling_the_same_losses_again_leads_to_the_same_place() -> None:
+    first, second = (Evolution(START, STEPS, settings(), seed=7) for _ in range(2))
+    for _ in range(5):
+        population = first.ask()
+        first.tell(population, [float(np.sum(p.place**2)) for p in population])
+    second.repeat(first.losses)
+    assert second.losses == first.losses
+    for own, other in zip(first.ask(), second.ask(), strict=True):
+        assert (own.place == other.place).all()
+
+
+def test_steps_are_one_over_what_columns_vary_by() -> None:
+    env = SchedulingVectorEnv("select-job", 4, threads=1, workload="demo", jobs_per_episode=32, window=8)
+    jobs, overall = (env.model.parts[part].names for part in ("jobs", "globals"))
+    deviations = np.linspace(0.0, 1.0, len(jobs)), np.full(len(overall), 0.25)
+    steps = steps_of_rule(env.model, settings(gate_step=0.5), *deviations)
+    assert steps["score.weight"][0, 0] == 0.0
+    assert steps["score.weight"][0, -1] == 1.0
+    assert steps["gate_jobs.weight"][0, -1] == 0.5
+    shares = dict(zip(overall, steps["gate_globals.weight"][0], strict=True))
+    assert shares["queue"] == 2.0
+    assert shares["lookahead"] == 0.0
+    chosen = steps_of_rule(env.model, settings(global_columns=("demand",)), *deviations)
+    assert np.count_nonzero(chosen["gate_globals.weight"]) == 1
+
+
+def test_spread_is_that_of_legal_rows_alone() -> None:
+    env = SchedulingVectorEnv("select-job", 4, threads=1, workload="demo", jobs_per_episode=32, window=8)
+    sizes = NetworkSizes.of(env.model)
+    jobs = len(env.model.parts["jobs"].names)
+    tensors = {
+        "score.weight": np.ones((1, jobs), np.float32),
+        "gate_jobs.weight": np.zeros((1, jobs), np.float32),
+        "gate_jobs.bias": np.ones(1, np.float32),
+        "gate_globals.weight": np.zeros((1, sizes.global_columns), np.float32),
+    }
+    spread, _ = spread_of_columns(env, native_network(NetworkConfig(kind="rule"), sizes, tensors))
+    columns = dict(zip(env.model.parts["jobs"].names, spread, strict=True))
+    assert columns["present"] == columns["fits"] == 0.0  # every legal row is there and fits
+    assert columns["estimate"] > 0
+
+
+def test_a_rule_that_starts_as_the_worst_order_becomes_better_than_fifo(tmp_path: Any) -> None:
+    class Diary:
+        def __init__(self) -> None:
+            self.lines: list[dict[str, Any]] = []
+
+        def write(self, record: dict[str, Any]) -> None:
+            self.lines.append(record)
+
+    diary: Any = Diary()
+    worker = EvolveWorker(tmp_path, read_config(TABLES))
+    assert worker.run(diary) == "finished"
+    judged = [line for line in diary.lines if line["event"] == "validation"]
+    assert len(judged) == 3
+    assert worker.best_score == max(line["score"] for line in judged) > judged[0]["score"]
+    heuristic = next(v for k, v in judged[0]["values"].items() if k == "fifo+greedy/consolidate/score")
+    assert worker.best_score > heuristic > judged[0]["score"]
+    assert worker.step == 6 * 8 * 6
+
+
+def test_evolving_a_network_that_is_no_rule_is_refused(tmp_path: Any) -> None:
+    tables = {**TABLES, "network": {"kind": "mlp", "residual": "rule"}}
+    with pytest.raises(InputError, match="evolve tunes a rule"):
+        EvolveWorker(tmp_path, read_config(tables))
+
+
+def test_evolution_is_one_process_and_its_steps_are_episodes() -> None:
+    config = read_config({**TABLES, "training": {"processes": 2}})
+    assert config.training.processes == 1
+    assert config.training.steps == 6 * 8 * 6
+    assert config.network.kind == "rule"

@@ -1,0 +1,218 @@
+"""Which results make a report, and which are refused, and why."""
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from gpuyard.cli import main
+from gpuyard.config import SimulationConfig
+from gpuyard.errors import InputError
+from gpuyard.report import write_report
+from gpuyard.report.sources import read_sources
+from report_cases import compared, jobs_with_names, simulated
+from sample_runs import write_run
+
+
+@pytest.fixture(scope="module")
+def simulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simulated(tmp_path_factory.mktemp("simulation"))
+
+
+@pytest.fixture(scope="module")
+def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("evaluation") / "of"
+    compared().write(directory)
+    return directory
+
+
+@pytest.fixture
+def copied(simulation: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(simulation, tmp_path / "copied"))
+
+
+def refused(*sources: Path, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        read_sources(list(sources))
+
+
+def test_the_best_policy_is_that_of_the_lowest_mean_bounded_slowdown(simulation: Path) -> None:
+    report, _ = read_sources([simulation])
+    results = json.loads((simulation / "results.json").read_text())["results"]
+    values = {one["policy"]: one["metrics"]["mean_bounded_slowdown"] for one in results}
+    assert report.best == min(values, key=lambda name: values[name])
+    assert [one.name for one in report.standings] == sorted(values, key=lambda name: values[name])
+    assert "One run on one workload has no interval" in report.answer.sure
+    assert not report.has_intervals
+
+
+def test_a_comparison_brings_its_intervals_and_verdicts(evaluation: Path) -> None:
+    from gpuyard.evaluate import Comparison
+
+    comparison = Comparison.read(evaluation)
+    report, _ = read_sources([evaluation])
+    for one in report.standings:
+        if one.name == comparison.reference:
+            assert one.changes[report.metric].verdict == "reference"
+            continue
+        found, change = comparison.difference(one.name), one.changes[report.metric]
+        assert (change.ratio, change.low, change.high) == (found.ratio, found.low, found.high)
+        assert change.verdict == found.verdict
+    assert [one.name for one in report.standings] == comparison.ranking()
+    assert report.losses == sorted(report.losses, key=lambda loss: -(loss.change.ratio or 0))
+
+
+def test_a_tie_is_called_a_tie() -> None:
+    comparison = compared(("sjf+easy", "sjf+easy-sjf"), against="sjf+easy")
+    report, _ = read_sources([comparison])
+    if comparison.difference(report.standings[0].name, report.standings[1].name).verdict == "tie":
+        assert "tied" in report.answer.sentence
+
+
+def test_a_single_window_claims_no_interval() -> None:
+    report, _ = read_sources([compared(jobs_per_window=None)])
+    assert not report.has_intervals
+    assert "Beyond chance" not in report.answer.sure
+
+
+def test_policies_of_several_directories_are_shown_together(simulation: Path, tmp_path: Path) -> None:
+    more = simulated(tmp_path / "more", ("fifo", "saf"))
+    report, _ = read_sources([simulation, more])
+    assert len(report.standings) == 4
+
+
+def test_comparisons_over_the_same_windows_are_shown_together() -> None:
+    report, _ = read_sources([compared(), compared(("saf+easy",))])
+    names = [one.name for one in report.standings]
+    assert "saf+easy/consolidate" in names
+    assert len(names) == len(set(names)) == 5
+
+
+def test_curves_of_training_runs_are_shown_beside_results(simulation: Path, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "ppo-1")
+    _, runs = read_sources([simulation, run])
+    assert [one.directory for one in runs] == [run]
+
+
+def test_a_directory_without_results_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path, match=r"holds no results \(neither evaluation.json nor results.json\)")
+    refused(tmp_path / "none", match="there is no such directory")
+
+
+def test_a_training_run_without_results_is_refused(tmp_path: Path) -> None:
+    refused(write_run(tmp_path / "ppo-1"), match="is a training run without results")
+
+
+def test_different_jobs_are_refused(simulation: Path, tmp_path: Path) -> None:
+    other = simulated(tmp_path / "other", jobs=jobs_with_names(seed=1))
+    refused(simulation, other, match="schedules of different jobs")
+
+
+def test_different_clusters_are_refused(simulation: Path, tmp_path: Path) -> None:
+    other = simulated(tmp_path / "other", cluster="8x4:v100")
+    refused(simulation, other, match="ran on different clusters")
+
+
+def test_different_information_is_refused(simulation: Path, tmp_path: Path) -> None:
+    other = simulated(tmp_path / "other", config=SimulationConfig(estimates="none"))
+    refused(
+        simulation, other, match=r"different information or settings \(estimates is 'exact' in one and 'none'"
+    )
+
+
+def test_comparisons_over_different_windows_or_workloads_are_refused() -> None:
+    with pytest.raises(InputError, match="over different windows"):
+        read_sources([compared(), compared(windows=6)])
+    with pytest.raises(InputError, match="over different workloads"):
+        read_sources([compared(), compared(count=1100)])
+
+
+def test_an_evaluation_and_a_simulation_are_not_mixed(simulation: Path, evaluation: Path) -> None:
+    refused(evaluation, simulation, match="intervals and single runs")
+
+
+def test_an_evaluation_of_another_format_is_refused(evaluation: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(evaluation, tmp_path / "copy"))
+    document = json.loads((copy / "evaluation.json").read_text())
+    (copy / "evaluation.json").write_text(json.dumps({**document, "format": 99}))
+    refused(copy, match="format 99")
+
+
+def test_a_schedule_of_another_version_is_refused(copied: Path) -> None:
+    path = next(copied.glob("*/schedule.parquet"))
+    pl.read_parquet(path).drop("node_gpus").write_parquet(path)
+    refused(copied, match=r"another version of gpuyard, it lacks node_gpus")
+
+
+def test_a_schedule_that_does_not_belong_to_its_metrics_is_refused(copied: Path) -> None:
+    path = next(copied.glob("*/schedule.parquet"))
+    pl.read_parquet(path).head(10).write_parquet(path)
+    refused(copied, match="has 10 jobs, but metrics.json beside it is about 300")
+
+
+def test_unreadable_files_are_refused(copied: Path) -> None:
+    next(copied.glob("*/schedule.parquet")).write_bytes(b"no parquet")
+    refused(copied, match="schedule.parquet: cannot be read")
+    (copied / "results.json").write_text("{")
+    refused(copied, match="is not valid JSON")
+    (copied / "results.json").write_text("[]")
+    refused(copied, match="not written by this version")
+
+
+def test_a_missing_policy_is_refused(copied: Path) -> None:
+    shutil.rmtree(next(copied.glob("*/metrics.json")).parent)
+    refused(copied, match="has no files of policy")
+
+
+def test_a_refused_report_leaves_the_old_page_as_it_was(copied: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("old")
+    next(copied.glob("*/schedule.parquet")).write_bytes(b"no parquet")
+    with pytest.raises(InputError):
+        write_report(page, [copied])
+    assert page.read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copied", "report.html"]
+
+
+def test_the_command_says_what_is_wrong_and_exits_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report.html")]) == 2
+    assert "holds no results" in capsys.readouterr().err
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report.txt")]) == 2
+    assert main(["report", str(tmp_path), str(tmp_path), "--out", str(tmp_path / "report.html")]) == 2
+    assert "is given twice" in capsys.readouterr().err
+
+
+def test_the_command_writes_the_page_and_answers_as_json(
+    simulation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, trace = tmp_path / "report.html", tmp_path / "trace.json"
+    arguments = ["report", str(simulation), "--out", str(page), "--perfetto", str(trace)]
+    assert main([*arguments, "--policy", "fifo", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["perfetto_policy"] == "fifo+strict/consolidate"
+    assert document["best"] == document["policies"][0]["policy"]
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert main([*arguments, "--policy", "lifo"]) == 2
+    assert "there is no schedule of it" in capsys.readouterr().err
+
+
+def test_the_page_is_opened_when_asked_for(
+    simulation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert main(["report", str(simulation), "--out", str(tmp_path / "report.html"), "--open"]) == 0
+    assert opened == [(tmp_path / "report.html").as_uri()]
+
+
+def test_damaged_results_are_refused(copied: Path) -> None:
+    path = next(copied.glob("*/metrics.json"))
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "cluster": {"nodes": []}}))
+    refused(copied, match="different clusters|no valid cluster")
+    path.write_text(json.dumps({**document, "jobs": "many"}))
+    refused(copied, match="is damaged")

@@ -1,0 +1,64 @@
+"""Models that training starts from: what is refused, and how the refusal reads."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gpuyard.env import SchedulingVectorEnv
+from gpuyard.errors import InputError
+from gpuyard.learn.config import read_config
+from gpuyard.learn.making import make_policy_network
+from gpuyard.learn.networks import make_network
+from gpuyard.network.config import NetworkConfig
+from gpuyard.network.model_file import ModelFile, write_model
+from gpuyard.network.sizes import NetworkSizes
+
+SMALL: dict[str, Any] = {"workload": "demo", "jobs_per_episode": 8, "window": 4}
+
+
+def environment(kind: str = "select-job", **changes: Any) -> SchedulingVectorEnv:
+    return SchedulingVectorEnv(kind, 1, threads=1, **{**SMALL, **changes})
+
+
+def a_model(path: Path, **network: Any) -> str:
+    env, config = environment(), NetworkConfig(**{"kind": "job-scorer", "width": 8, **network})
+    made = make_network(config, NetworkSizes.of(env.model), seed=1)
+    tensors = {name: tensor.detach().numpy() for name, tensor in made.state_dict().items()}
+    write_model(path, ModelFile.of(env.model, config, tensors, {}))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("network", "changes", "message"),
+    [
+        ({"kind": "mlp"}, {}, r"network\.kind is job-scorer there and mlp here; leave network\.kind out"),
+        ({"kind": "job-scorer", "width": 16}, {}, r"network\.width is 8 there and 16 here"),
+        ({"kind": "job-scorer", "depth": 3}, {}, r"network\.depth is 2 there and 3 here"),
+        (
+            {},
+            {"job_features": ["wait", "gpus"]},
+            r"does not fit the environment: job columns \d+ there and 2 here",
+        ),
+    ],
+)
+def test_model_that_does_not_fit_is_refused_with_what_differs(
+    tmp_path: Path, network: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    source = a_model(tmp_path / "a.safetensors")
+    config = read_config({"algorithm": "ppo", "network": {"width": 8, **network}, "init_from": source})
+    with pytest.raises(InputError, match=message) as error:
+        make_policy_network(config, environment(**changes).model)
+    assert source in str(error.value)
+
+
+def test_copy_is_read_in_place_of_a_model_that_is_gone(tmp_path: Path) -> None:
+    source = a_model(tmp_path / "a.safetensors")
+    config = read_config({"algorithm": "ppo", "network": {"width": 8}, "init_from": source})
+    first = make_policy_network(config, environment().model).state_dict()
+    copy = (tmp_path / "a.safetensors").rename(tmp_path / "start.safetensors")
+    again = make_policy_network(config, environment().model, copy).state_dict()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    with pytest.raises(InputError, match="no such run directory or model file"):
+        make_policy_network(config, environment().model)
