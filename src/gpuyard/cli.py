@@ -11,8 +11,8 @@ from cyclopts import App, CycloptsError, Parameter
 
 from gpuyard.cli_env import env_app
 from gpuyard.cli_evaluate import evaluate
-from gpuyard.cli_export import export
 from gpuyard.cli_experiments import experiments_app
+from gpuyard.cli_export import export
 from gpuyard.cli_parts import (
     ClusterText,
     Flag,

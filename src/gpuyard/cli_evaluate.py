@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from gpuyard.cli_parts import ClusterText, Flag, Json, is_preset, open_console, open_trace, print_json
+from gpuyard.cli_parts import (
+    ClusterText,
+    Flag,
+    Json,
+    is_preset,
+    open_console,
+    open_trace,
+    parse_settings,
+    print_json,
+)
 from gpuyard.errors import InputError
 from gpuyard.simulation_options import SimulationOptions
 
@@ -44,7 +53,9 @@ def evaluate(
         Parameter(help="Of the workload by time: 60 % train, 20 % validation, 20 % test. (default: test)"),
     ] = None,
     draws: Annotated[
-        bool, Flag, Parameter(help="Windows are fresh draws of the built-in workload that --on names.")
+        bool,
+        Flag,
+        Parameter(help="Windows are fresh draws of the built-in workload, or like the part of the jobs."),
     ] = False,
     against: Annotated[
         str | None,
@@ -74,6 +85,18 @@ def evaluate(
         int | None,
         Parameter(help="Instead: so many episodes of the environment that the first policy was trained in."),
     ] = None,
+    first_draw: Annotated[
+        int | None, Parameter(help="With --episodes: seed of the first draw. (default: far from all others)")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--set",
+            negative=(),
+            help="With --episodes: KEY=VALUE, a setting of the environment that is to be another, such as "
+            'generator={"preset":"host-farm","hosts":[48,64]}; repeat it for more.',
+        ),
+    ] = None,
     out: Annotated[Path | None, Parameter(help="Write all results into this directory.")] = None,
     json: Json = False,
     options: SimulationOptions = SimulationOptions(),  # noqa: B008  (frozen)
@@ -100,8 +123,13 @@ def evaluate(
     with _Progress() as progress:
         if episodes is not None:
             others = {"--on": on, "--cluster": cluster, "--jobs-per-window": jobs_per_window}
-            comparison = _in_episodes(policies, episodes, settings, others, options, progress)
+            changed = parse_settings("--set", changes or ())
+            comparison = _in_episodes(
+                policies, episodes, settings, others, options, progress, first_draw, changed
+            )
         else:
+            if first_draw is not None or changes:
+                raise InputError("--first-draw and --set need --episodes")
             comparison = _on_windows(policies, on, cluster, settings, options, progress)
     if out is not None:
         comparison.write(out)
@@ -137,9 +165,7 @@ def _on_windows(
             "--on is missing: on which jobs? Give a file of jobs or a built-in workload, or compare with "
             "--episodes N in the environment that a run was trained in"
         )
-    if settings.get("draws"):
-        if not is_preset(on):
-            raise InputError(f"--draws: {on} is a file; fresh draws need a built-in workload (workload list)")
+    if settings.get("draws") and is_preset(on):
         return compare(policies, on, cluster, options.config(), progress=progress.update, **settings)
     if cluster is None and not is_preset(on):
         from gpuyard.cluster import GRAMMAR
@@ -156,13 +182,15 @@ def _in_episodes(
     others: dict[str, Any],
     options: SimulationOptions,
     progress: _Progress,
+    first_draw: int | None,
+    changes: dict[str, Any],
 ) -> Comparison:
     from gpuyard.evaluate.episodes import evaluate_run
     from gpuyard.options import given_options, option_name
 
     unfit = [name for name, value in others.items() if value is not None]
     unfit += [option_name(name) for name in given_options(options)]
-    unfit += [option_name(name) for name in settings if name not in ("metric", "against")]
+    unfit += [option_name(name) for name in settings if name not in ("metric", "against", "all_heuristics")]
     if unfit:
         raise InputError(
             f"{unfit[0]} has no meaning with --episodes: jobs, cluster and settings are those of the run's "
@@ -174,6 +202,9 @@ def _in_episodes(
         count,
         metric=settings.get("metric"),
         against=settings.get("against", "best"),
+        all_heuristics=settings.get("all_heuristics", True),
+        first_draw=first_draw,
+        changes=changes,
         progress=progress.update,
     )
 

@@ -110,9 +110,18 @@ def test_a_rule_that_starts_as_the_worst_order_becomes_better_than_fifo(tmp_path
     assert worker.step == 6 * 8 * 6
 
 
-def test_evolving_a_network_that_is_no_rule_is_refused(tmp_path: Any) -> None:
-    tables = {**TABLES, "network": {"kind": "mlp", "residual": "rule"}}
-    with pytest.raises(InputError, match="evolve tunes a rule"):
+def test_small_networks_evolve_too_and_keep_what_is_frozen(tmp_path: Any) -> None:
+    tables = {**TABLES, "network": {"kind": "job-scorer", "width": 4, "residual": "rule"}}
+    worker = EvolveWorker(tmp_path, read_config(tables))
+    points = worker._evolution.ask()
+    names = set(points[0].tensors)
+    moved = {n for n in names if (points[0].tensors[n] != points[1].tensors[n]).any()}
+    assert {n for n in names if not n.startswith(("rule.", "value"))} == moved
+
+
+def test_more_weights_than_a_covariance_can_hold_are_refused(tmp_path: Any) -> None:
+    tables = {**TABLES, "network": {"kind": "mlp", "width": 64, "residual": "rule"}}
+    with pytest.raises(InputError, match="at most 2,000 weights"):
         EvolveWorker(tmp_path, read_config(tables))
 
 

@@ -7,7 +7,7 @@ from gpuyard.cluster import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison
-from gpuyard.evaluate.config import read_evaluation
+from gpuyard.evaluate.config import EvaluationConfig, read_evaluation
 from gpuyard.evaluate.windows import Policies, Progress, evaluate_draws, evaluate_windows
 from gpuyard.workload import Workload, read_workload
 from gpuyard.workload.generators.base import GeneratorConfig
@@ -33,7 +33,8 @@ def compare(
             workload.
         config: Settings of the simulation, ``estimates`` among them, the same for all policies.
         progress: Told what is being done, how much of it is done, and of how much.
-        settings: Fields of ``EvaluationConfig``, such as ``windows=20`` or ``against="sjf+easy"``.
+        settings: Fields of ``EvaluationConfig``, such as ``windows=20`` or ``against="sjf+easy"``. With
+            ``draws`` the windows are fresh draws: of the generator, or like the compared part of the jobs.
 
     Raises:
         InputError: if a policy cannot run here, or would not be compared fairly, or a part of the workload
@@ -56,5 +57,19 @@ def compare(
     if isinstance(workload, GeneratorConfig):
         return evaluate_draws(workload, machines, policies, evaluation, config, progress=progress)
     if draws:
-        raise InputError("draws are made by a generator; give one, or the name of a built-in workload")
+        like = _generator_like(workload, evaluation)
+        return evaluate_draws(like, machines, policies, evaluation, config, progress=progress)
     return evaluate_windows(workload, machines, policies, evaluation, config, progress=progress)
+
+
+def _generator_like(workload: Workload, evaluation: EvaluationConfig) -> GeneratorConfig:
+    """A generator of jobs like those of the compared part of a workload."""
+    from gpuyard.workload.generators.fitting import fit_trace
+    from gpuyard.workload.generators.like import LikeConfig
+    from gpuyard.workload.shaping.slices import split_by_time
+
+    jobs = workload if evaluation.part == "all" else getattr(split_by_time(workload), evaluation.part)
+    fitted = fit_trace(jobs)
+    return LikeConfig(
+        name=f"like-{workload.name}", jobs=evaluation.jobs_per_window or len(jobs), fitted=fitted
+    )

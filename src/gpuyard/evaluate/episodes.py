@@ -64,6 +64,8 @@ def evaluate_run(
     metric: str | None = None,
     against: str = BEST,
     all_heuristics: bool = True,
+    first_draw: int | None = None,
+    changes: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare a run's policy in the environment that it was trained in, on episodes that are new to it.
@@ -75,17 +77,21 @@ def evaluate_run(
         metric: None: what the run was validated by.
         against: The reference: a policy, or ``best``, the heuristic that is best on validation episodes.
         all_heuristics: Whether to run every heuristic that can act there.
+        first_draw: Seed of the first draw of a generator; None: far from those of training and validation.
+        changes: Settings of the environment that are to be others, such as its ``generator``.
         progress: Told where the evaluation is.
 
     Raises:
         InputError: if that is no directory of a run with a model, or a policy cannot act there.
     """
-    environment, validation = _settings_of(Path(run))
+    environment, validation = _settings_of(Path(run), changes or {})
+    if first_draw is None:
+        first_draw = validation.first_draw + TEST_DRAWS - VALIDATION_DRAWS
     return evaluate_episodes(
         environment,
         [str(run), *policies],
         count,
-        first_draw=validation.first_draw + TEST_DRAWS - VALIDATION_DRAWS,
+        first_draw=first_draw,
         metric=metric or validation.metric,
         against=against,
         all_heuristics=all_heuristics,
@@ -93,7 +99,7 @@ def evaluate_run(
     )
 
 
-def _settings_of(directory: Path) -> tuple[EnvironmentSection, ValidationSection]:
+def _settings_of(directory: Path, changes: Mapping[str, Any]) -> tuple[EnvironmentSection, ValidationSection]:
     """Where a run was trained, and how it was validated; its other settings would need torch to be read."""
     path = directory / CONFIG
     if not path.is_file():
@@ -104,6 +110,7 @@ def _settings_of(directory: Path) -> tuple[EnvironmentSection, ValidationSection
     document = load_toml(path)
     if document.get("algorithm") == "search":
         raise InputError(f"{directory}: a search has no environment of its own; compare it with --on JOBS")
+    document["environment"] = {**document.get("environment", {}), **changes}
     return _section(EnvironmentSection, document, path), _section(ValidationSection, document, path)
 
 

@@ -1,4 +1,4 @@
-"""CMA-ES over the weights of a linear rule, in any environment that selects jobs; docs/algorithms/evolve.md.
+"""CMA-ES over the weights of a rule or of a small network, in any environment; docs/algorithms/evolve.md.
 
 Where ``train search`` tunes a rule for schedules of whole windows, this tunes one for whatever an environment
 rewards, in its own way of stepping: one event a step, blocking, with its own horizon. No gradients: whole
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpuyard.env.model import EnvModel
 from gpuyard.env.vector import SchedulingVectorEnv
+from gpuyard.errors import InputError
 from gpuyard.learn.covariance import covariance_strategy
 from gpuyard.network.rollout import NativeNetwork
 
@@ -23,12 +24,15 @@ Steps = dict[str, NDArray[np.float64]]
 """How far a step of 1 moves each weight, in the shape of the tensors; 0: it stays."""
 
 LARGEST_STEP = 50.0
+BIAS_STEP = 0.3
+MOST_WEIGHTS = 2000
+"""CMA-ES keeps a matrix of so many rows and columns."""
 LOOK_STEPS, LOOK_ENVS = 200, 16
 """Of how many steps and environments the spread of columns is taken."""
 
 
 class EvolveConfig(BaseModel):
-    """Settings of the evolution of a rule."""
+    """Settings of the evolution of a rule or network."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -91,6 +95,20 @@ def steps_of_rule(
     return steps
 
 
+def steps_of_network(weights: Tensors, trained: Sequence[str]) -> Steps:
+    """Of a network with hidden layers: the size that its first weights have, by the inputs of a layer.
+
+    Args:
+        weights: All of them.
+        trained: Names of those that are not frozen.
+    """
+    steps = {}
+    for name in trained:
+        shape = weights[name].shape
+        steps[name] = np.full(shape, 1.0 / np.sqrt(shape[-1]) if len(shape) > 1 else BIAS_STEP)
+    return steps
+
+
 def _inverse(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
     """One over each deviation; 0 for what never changes, and never more than what a rare change allows."""
     changes = deviations > 1e-9
@@ -106,21 +124,25 @@ class Point:
 
 
 class Evolution:
-    """The distribution of CMA-ES over the weights of a rule.
+    """The distribution of CMA-ES over the weights of a rule or network.
 
     Everything follows from the seed and the losses told: a resumed one is told the same losses again.
 
     Args:
-        start: The rule to begin at.
-        steps: How far a step of 1 moves each weight.
+        start: The weights to begin at.
+        steps: How far a step of 1 moves each weight; those of tensors that it does not name stay.
         config: Settings.
         seed: Of its draws.
     """
 
     def __init__(self, start: Tensors, steps: Steps, config: EvolveConfig, seed: int) -> None:
-        self._start = {name: start[name].astype(np.float64) for name in steps}
+        self._start = start
         self._steps = steps
         size = sum(int(np.count_nonzero(step)) for step in steps.values())
+        if size > MOST_WEIGHTS:
+            raise InputError(
+                f"evolve moves at most {MOST_WEIGHTS:,} weights, but there are {size:,}; use a smaller --network.width"
+            )
         self._strategy: Any = covariance_strategy(size, config.sigma, config.population, seed)
         self.losses: list[list[float]] = []
 
@@ -149,8 +171,9 @@ class Evolution:
             self.tell(self.ask(), generation)
 
     def _tensors(self, place: NDArray[np.float64]) -> Tensors:
-        moves, tensors = iter(place.tolist()), {}
+        moves, tensors = iter(place.tolist()), dict(self._start)
         for name, step in self._steps.items():
             moved = [size * next(moves) if size else 0.0 for size in step.ravel().tolist()]
-            tensors[name] = (self._start[name] + np.reshape(moved, step.shape)).astype(np.float32)
+            middle = self._start[name].astype(np.float64)
+            tensors[name] = (middle + np.reshape(moved, step.shape)).astype(np.float32)
         return tensors

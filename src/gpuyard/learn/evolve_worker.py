@@ -18,6 +18,7 @@ from gpuyard.learn.evolve import (
     EvolveConfig,
     Tensors,
     spread_of_columns,
+    steps_of_network,
     steps_of_rule,
 )
 from gpuyard.learn.making import make_policy_network, model_of_weights
@@ -33,15 +34,13 @@ LARGEST_DRAW = 2**40
 
 
 class EvolveWorker:
-    """Evolution of a rule in the middle of a run.
+    """Evolution of a rule or network in the middle of a run.
 
     Attributes:
         stop_asked: Set from outside to end the run after the present generation.
     """
 
     def __init__(self, directory: Path, config: TrainConfig) -> None:
-        if config.network.kind != "rule":
-            raise InputError(f"evolve tunes a rule, not a network of kind {config.network.kind}")
         self.directory, self.config = directory, config
         self.settings: EvolveConfig = config.settings
         threads = len(os.sched_getaffinity(0))
@@ -51,8 +50,11 @@ class EvolveWorker:
         start_file = directory / START
         network = make_policy_network(config, env.model, start_file if start_file.is_file() else None)
         start: Tensors = {name: t.numpy().copy() for name, t in network.state_dict().items()}
-        spread = spread_of_columns(env, self._native(start))
-        steps = steps_of_rule(env.model, self.settings, *spread)
+        if config.network.kind == "rule":
+            steps = steps_of_rule(env.model, self.settings, *spread_of_columns(env, self._native(start)))
+        else:
+            trained = [name for name, p in network.named_parameters() if p.requires_grad]
+            steps = steps_of_network(start, [name for name in trained if not name.startswith("value")])
         self._evolution = Evolution(start, steps, self.settings, config.training.seed)
         self._runner = EpisodeRunner(env.model, threads)
         self._validation = Validation(self._environments, config.validation, config.network, threads)

@@ -128,6 +128,12 @@ register("train-preset", "hosts")(
             "learning_rate": {"schedule": "linear", "start": 1e-3, "end": 1e-5},
             "validation": {"windows": 32, "metric": "mean_wait_s", "average": "mean"},
         },
-        {"ppo": {"ppo": _PPO}},
+        {
+            "ppo": {"ppo": _PPO},
+            "evolve": {
+                "network": {"kind": "host-attention", "width": 8, "residual": "base", "strength": 1.0},
+                "evolve": {"episodes": 16},
+            },
+        },
     )
 )
