@@ -11,6 +11,7 @@ from gpuyard.errors import InputError
 from gpuyard.learn.config import read_config
 from gpuyard.learn.making import make_policy_network
 from gpuyard.learn.networks import make_network
+from gpuyard.learn.settings import assemble
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.model_file import ModelFile, write_model
 from gpuyard.network.sizes import NetworkSizes
@@ -62,3 +63,15 @@ def test_copy_is_read_in_place_of_a_model_that_is_gone(tmp_path: Path) -> None:
     assert all(torch.equal(first[name], again[name]) for name in first)
     with pytest.raises(InputError, match="no such run directory or model file"):
         make_policy_network(config, environment().model)
+
+
+def test_a_model_takes_the_place_of_a_presets_rule(tmp_path: Path) -> None:
+    env = SchedulingVectorEnv("select-job", 1, threads=1, preset="bursty-8gpu")
+    config = NetworkConfig(kind="rule")
+    made = make_network(config, NetworkSizes.of(env.model), seed=1)
+    tensors = {name: tensor.detach().numpy() for name, tensor in made.state_dict().items()}
+    write_model(tmp_path / "rule.safetensors", ModelFile.of(env.model, config, tensors, {}))
+    settings = assemble("ppo", {}, preset="bursty", init_from=str(tmp_path / "rule.safetensors"))
+    assert settings.rule is None
+    assert settings.network.residual == "rule"
+    assert assemble("ppo", {}, preset="bursty").rule is not None

@@ -71,5 +71,5 @@ def _generator_like(workload: Workload, evaluation: EvaluationConfig) -> Generat
     jobs = workload if evaluation.part == "all" else getattr(split_by_time(workload), evaluation.part)
     fitted = fit_trace(jobs)
     return LikeConfig(
-        name=f"like-{workload.name}", jobs=evaluation.jobs_per_window or len(jobs), fitted=fitted
+        name=f"like-{fitted.name}", jobs=evaluation.jobs_per_window or len(jobs), fitted=fitted
     )

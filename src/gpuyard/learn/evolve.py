@@ -141,7 +141,8 @@ class Evolution:
         size = sum(int(np.count_nonzero(step)) for step in steps.values())
         if size > MOST_WEIGHTS:
             raise InputError(
-                f"evolve moves at most {MOST_WEIGHTS:,} weights, but there are {size:,}; use a smaller --network.width"
+                f"evolve moves at most {MOST_WEIGHTS:,} weights, but there are {size:,}; use a smaller "
+                "--network.width"
             )
         self._strategy: Any = covariance_strategy(size, config.sigma, config.population, seed)
         self.losses: list[list[float]] = []

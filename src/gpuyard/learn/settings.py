@@ -39,6 +39,8 @@ def assemble(
     tables: dict[str, Any] = _of_model(init_from, algorithm) if init_from else {}
     if preset:
         tables = _over(tables, preset_tables(preset, algorithm))
+        if init_from:
+            tables.pop("rule", None)  # the model takes the place of what the preset starts from
     if file is not None:
         stated = load_toml(file)
         if stated.get("algorithm", algorithm) != algorithm:

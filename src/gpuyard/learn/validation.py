@@ -29,6 +29,8 @@ SHOWN = (
 )
 PENALTY = 10.0
 """Charge, in logarithms of the metric, for each unit of the mean completion time above its limit."""
+LARGEST_CHARGE = 100.0
+"""In logarithms of the metric: what is worse than that is as bad as anything, and still a number."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ class Validation:
                 f"validation.average geometric needs values above 0, but {section.metric} is not; use mean"
             )
         logarithm = float(np.mean(np.log(numbers)))
+        charge = min(charge, LARGEST_CHARGE)
         return -float(np.exp(logarithm - charge)) if self._higher else float(np.exp(logarithm + charge))
 
 
