@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gpuyard.evaluate import Comparison
-
-LINE_EVERY_S = 10.0
+    from gpuyard.terminal import StageProgress
 
 
 def evaluate(
@@ -105,6 +102,8 @@ def evaluate(
 
     Example: gpuyard evaluate runs/ppo-1 sjf+easy --on jobs.parquet --cluster 64x8 --out results
     """
+    from gpuyard.terminal import StageProgress
+
     if out is not None:
         _check_out(out)
     given = {
@@ -120,7 +119,7 @@ def evaluate(
     settings |= {"transfer": True} if transfer else {}
     if jobs_per_window is not None:
         settings["jobs_per_window"] = jobs_per_window or None
-    with _Progress() as progress:
+    with StageProgress() as progress:
         if episodes is not None:
             others = {"--on": on, "--cluster": cluster, "--jobs-per-window": jobs_per_window}
             changed = parse_settings("--set", changes or ())
@@ -156,7 +155,7 @@ def _on_windows(
     cluster: str | None,
     settings: dict[str, Any],
     options: SimulationOptions,
-    progress: _Progress,
+    progress: StageProgress,
 ) -> Comparison:
     from gpuyard.evaluate import compare
 
@@ -181,7 +180,7 @@ def _in_episodes(
     settings: dict[str, Any],
     others: dict[str, Any],
     options: SimulationOptions,
-    progress: _Progress,
+    progress: StageProgress,
     first_draw: int | None,
     changes: dict[str, Any],
 ) -> Comparison:
@@ -226,44 +225,3 @@ def _show(console: Console, comparison: Comparison, out: Path | None) -> None:
             console.print(f"Note on {entry.label}: {entry.note}.", style="dim")
     if out is not None:
         console.print("", f"Written to {out}: evaluation.json and parquet files", sep="\n")
-
-
-class _Progress:
-    """A bar on a terminal, a line now and then elsewhere."""
-
-    def __init__(self) -> None:
-        from gpuyard.terminal import errors
-
-        self._console = errors()
-        self._bar: Any = None
-        self._last = time.monotonic()
-
-    def __enter__(self) -> _Progress:
-        if self._console.is_terminal:
-            from rich import progress
-
-            self._bar = progress.Progress(
-                progress.TextColumn("{task.description}"),
-                progress.BarColumn(bar_width=24),
-                progress.MofNCompleteColumn(),
-                progress.TimeRemainingColumn(),
-                console=self._console,
-                transient=True,
-            )
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def update(self, stage: str, done: int, total: int) -> None:
-        """Show where the evaluation is."""
-        if self._bar is not None:
-            tasks = {task.description: task.id for task in self._bar.tasks}
-            if stage not in tasks:
-                tasks[stage] = self._bar.add_task(stage, total=total)
-            self._bar.update(tasks[stage], completed=done, total=total)
-        elif time.monotonic() - self._last >= LINE_EVERY_S:
-            self._last = time.monotonic()
-            print(f"{stage}: {done:,} of {total:,}", file=sys.stderr, flush=True)

@@ -42,11 +42,13 @@ def run(
 
     Example: gpuyard experiments run experiments/lublin.toml --traces traces
     """
-    from gpuyard.experiments.running import Experiment, run_experiment
+    from gpuyard.experiments.running import Experiment, check_step, run_experiment
     from gpuyard.terminal import errors
 
     experiments = [Experiment.of(file, results) for file in files or _recipes()]
     console = errors()
+    for experiment in experiments:  # before hours are spent on the first
+        check_step(experiment, until)
     for experiment in experiments:
         run_experiment(experiment, traces, lambda line: console.print(line, soft_wrap=True), until)
     known = [{"experiment": e.name, "minutes": e.minutes(), "complete": e.is_complete} for e in experiments]
@@ -69,12 +71,13 @@ def page(
     """Write the page of results from what experiments left behind."""
     from gpuyard.experiments.page import write_page
     from gpuyard.experiments.running import Experiment
+    from gpuyard.quantities import plural
 
     shown = write_page([Experiment.of(file, results) for file in files or _recipes()], out)
     if json:
         print_json({"page": str(out), "experiments": shown})
         return
-    open_console().print(f"{out}: {len(shown)} experiments", soft_wrap=True)
+    open_console().print(f"{out}: {plural(len(shown), 'experiment')} with all tables", soft_wrap=True)
 
 
 @experiments_app.command

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -34,11 +32,17 @@ LEAST_WINDOW = 16
 def search_command(tables: Mapping[str, Any], file: Path | None, directory: Path, json: bool) -> int:
     """Search and show."""
     from gpuyard.learn.searching import prepare_search, run_search
+    from gpuyard.terminal import StageProgress
 
     run = with_windows_that_fit(prepare_search(tables, file))
     try:
-        with _Progress() as progress:
-            result = run_search(run, directory, progress.update)
+        with StageProgress() as progress:
+
+            def tell(said: SearchProgress) -> None:
+                best = f"best so far {said.best}, loss {said.loss:.3f}"
+                progress.update(STAGES[said.stage], said.done, said.total, best)
+
+            result = run_search(run, directory, tell)
     except InputError as error:
         option = f"--search.jobs_per_window {fitting_window(run) or LEAST_WINDOW}"
         raise InputError(str(error).replace("(jobs_per_window)", f"({option})")) from None
@@ -134,48 +138,3 @@ def _words(result: SearchResult, directory: Path) -> list[str]:
     lines.append(f"Use it: gpuyard simulate JOBS --policy {result.policy or directory}")
     lines.append(f"Train a network that starts from it: gpuyard train ppo --init-from {directory}")
     return lines
-
-
-class _Progress:
-    """A bar on a terminal, a line now and then elsewhere."""
-
-    def __init__(self) -> None:
-        from gpuyard.terminal import errors
-
-        self._console = errors()
-        self._bar: Any = None
-        self._last = time.monotonic()
-
-    def __enter__(self) -> _Progress:
-        if self._console.is_terminal:
-            from rich import progress
-
-            self._bar = progress.Progress(
-                progress.TextColumn("{task.description}"),
-                progress.BarColumn(bar_width=24),
-                progress.MofNCompleteColumn(),
-                progress.TimeRemainingColumn(),
-                progress.TextColumn("{task.fields[best]}"),
-                console=self._console,
-                transient=True,
-            )
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def update(self, said: SearchProgress) -> None:
-        """Show where the search is."""
-        best = f"{said.best}, loss {said.loss:.3f}"
-        if self._bar is not None:
-            names = {task.description: task.id for task in self._bar.tasks}
-            title = STAGES[said.stage]
-            if title not in names:
-                names[title] = self._bar.add_task(title, total=said.total, best="")
-            self._bar.update(names[title], completed=said.done, total=said.total, best=best)
-        elif time.monotonic() - self._last >= 10:
-            self._last = time.monotonic()
-            line = f"{STAGES[said.stage]}: {said.done} of {said.total}; best so far {best}"
-            print(line, file=sys.stderr, flush=True)

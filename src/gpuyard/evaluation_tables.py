@@ -13,7 +13,6 @@ from gpuyard.quantities import metric_label, metric_text
 from gpuyard.tables import plain_table
 
 STYLES = {"better": "green", "worse": "red", "tie": ""}
-ROLES = {"reference": "reference", "hindsight": "best in hindsight"}
 
 
 def evaluation_table(comparison: Comparison) -> Table:

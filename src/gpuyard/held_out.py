@@ -8,12 +8,13 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from gpuyard import _core
 from gpuyard.cluster import Cluster
@@ -116,6 +117,22 @@ def drawn_windows(generator: GeneratorConfig, first_seed: int, count: int) -> li
     seeds = range(first_seed, first_seed + count)
     draws = (generator.model_copy(update={"seed": seed}).generate() for seed in seeds)
     return [HeldOutWindow(seed, trace.workload) for seed, trace in zip(seeds, draws, strict=True)]
+
+
+def without_oversize(
+    window: HeldOutWindow, cluster: Cluster, simulation: SimulationConfig, placement: str
+) -> HeldOutWindow:
+    """A draw without the jobs that can never run.
+
+    Raises:
+        InputError: if there are some, and the settings do not say that they are to be left out.
+    """
+    policy = parse_policy(f"fifo/{placement}")
+    kept = prepare(window.jobs, cluster, policy, simulation, for_learning=True).kept
+    if len(kept) == len(window.jobs):
+        return window
+    settings: dict[str, JsonValue] = {"cluster": cluster.name}
+    return replace(window, jobs=derived(window.jobs, window.jobs.frame[kept], "drop-oversize", settings))
 
 
 def part_bounds(workload: Workload, part: Part) -> tuple[int, int]:

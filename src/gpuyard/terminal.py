@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 
@@ -71,6 +71,47 @@ class Progress:
         """Take the bar away."""
         if self._bar is not None:
             self._bar.stop()
+
+
+class StageProgress:
+    """Progress through stages: a bar each on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = errors()
+        self._bar: Any = None
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            from rich import progress
+
+            self._bar = progress.Progress(
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(bar_width=24),
+                progress.MofNCompleteColumn(),
+                progress.TimeRemainingColumn(),
+                progress.TextColumn("{task.fields[remark]}"),
+                console=self._console,
+                transient=True,
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, stage: str, done: int, total: int, remark: str = "") -> None:
+        """Show that so much of a stage is done."""
+        if self._bar is not None:
+            tasks = {task.description: task.id for task in self._bar.tasks}
+            if stage not in tasks:
+                tasks[stage] = self._bar.add_task(stage, total=total, remark="")
+            self._bar.update(tasks[stage], completed=done, total=total, remark=remark)
+        elif time.monotonic() - self._last_line >= LINE_EVERY_S:
+            self._last_line = time.monotonic()
+            line = f"{stage}: {done:,} of {total:,}" + (f"; {remark}" if remark else "")
+            print(line, file=sys.stderr, flush=True)
 
 
 def _start_bar(console: Console, total: int) -> Any:

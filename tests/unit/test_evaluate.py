@@ -201,7 +201,6 @@ def test_many_jobs_are_kept_of_some_windows_only(monkeypatch: pytest.MonkeyPatch
         (["sjf"], {"windows": 0}, "windows 0"),
         (["sjf"], {"part": "tests"}, "part 'tests'"),
         (["las+easy"], {}, "preempts"),
-        (["sjf"], {"draws": True}, "generator"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(
@@ -261,6 +260,36 @@ def test_jobs_that_can_never_run_are_left_out_of_windows_when_asked() -> None:
     assert found.jobs is not None
     assert found.jobs["gpus"].max() == 4
     assert (found.jobs.group_by("policy", "window").len()["len"] == 40).all()
+    assert found.setting.left_out == 12
+    assert "can never run on the cluster: 12 jobs." in found.summary()
+
+
+def test_jobs_that_can_never_run_are_left_out_of_draws_when_asked_and_counted() -> None:
+    generator = SynthConfig(cluster_gpus=64, load=0.5, gang_mix=(*MIX, (64, 1)))
+    settings = {"windows": 3, "jobs_per_window": 60, "validation_windows": 2, "usual": False}
+    with pytest.raises(InputError, match="can never run"):
+        compare(["saf"], generator, CLUSTER, **settings)
+    found = compare(["saf"], generator, CLUSTER, SimulationConfig(oversize="drop"), **settings)
+    assert found.jobs is not None
+    assert found.jobs["gpus"].max() == 4
+    own = found.jobs.filter(policy="saf+strict/consolidate")
+    assert 0 < found.setting.left_out == 3 * 60 - len(own)
+    assert found.setting.jobs_per_window == 60
+    assert f"never run on the cluster: {found.setting.left_out} jobs." in found.summary()
+
+
+def test_draws_can_be_like_a_part_of_the_jobs() -> None:
+    found = compare(["saf"], some_jobs(), CLUSTER, draws=True, part="train", against="sjf", **SMALL)
+    assert (found.setting.kind, found.setting.part) == ("draws", "train")
+    assert found.setting.workload.startswith("like-")
+    with pytest.raises(InputError, match="have no parts"):
+        compare(["saf"], SynthConfig(cluster_gpus=16), CLUSTER, part="train", against="sjf", **SMALL)
+
+
+def test_one_window_is_not_called_the_whole_part() -> None:
+    found = compare(["saf"], some_jobs(), CLUSTER, windows=1, jobs_per_window=40, against="sjf", usual=False)
+    assert found.setting.kind == "windows"
+    assert "on 1 window of 40 jobs of the test part" in found.summary()
 
 
 def test_a_comparison_is_among_the_public_names() -> None:

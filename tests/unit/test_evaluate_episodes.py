@@ -10,6 +10,7 @@ from evaluation_cases import CLUSTER, comparison_of, like_its_base, some_jobs, w
 from gpuyard.env.vector import make_model
 from gpuyard.errors import InputError
 from gpuyard.evaluate import evaluate_episodes, evaluate_run
+from gpuyard.evaluate.episodes import CHOOSING
 from gpuyard.held_out import TEST_DRAWS
 from gpuyard.network.rollout import run_episodes
 from gpuyard.workload import write_workload
@@ -56,6 +57,18 @@ def test_windows_of_a_workload_are_those_of_its_test_part(tmp_path: Path) -> Non
     assert found.setting.cluster["name"] == CLUSTER
 
 
+def test_the_reference_is_never_chosen_on_the_compared_part(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    write_workload(some_jobs(), path)
+    environment = {"workload": str(path), "cluster": CLUSTER, "jobs_per_episode": 30}
+    found = evaluate_episodes(environment, ["sjf+greedy"], 4, metric="mean_wait_s", split="validation")
+    assert found.reference is not None
+    assert "the best fixed heuristic on episodes of the train part" in found.summary()
+    # The best on the episodes that the reference is chosen on, by the same function.
+    train = evaluate_episodes(environment, ["sjf+greedy"], CHOOSING, metric="mean_wait_s", split="train")
+    assert found.reference == train.hindsight != found.hindsight
+
+
 def test_where_hosts_are_chosen_placements_are_compared() -> None:
     found = evaluate_episodes(FARM, ["fifo+greedy/worst-fit"], 4, metric="mean_wait_s")
     placements = {entry.placement for entry in found.policies}
@@ -92,6 +105,19 @@ def test_policies_that_act_otherwise_are_refused(
 def test_what_cannot_act_is_refused(policies: list[str], settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         evaluate_episodes(BURSTY, policies, 2, **settings)
+
+
+@pytest.mark.parametrize(
+    ("count", "settings", "message"),
+    [
+        (0, {}, "0 episodes: expected 1 to"),
+        (2, {"first_draw": -1}, "first draw -1"),
+        (2, {"split": "tests"}, "unknown part 'tests'; did you mean 'test'"),
+    ],
+)
+def test_episodes_that_cannot_be_are_refused(count: int, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        evaluate_episodes(BURSTY, ["sjf+greedy"], count, **settings)
 
 
 def make_run(directory: Path) -> Path:

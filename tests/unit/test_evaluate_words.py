@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from evaluation_cases import comparison_of
@@ -32,6 +33,7 @@ def values(**factors: float) -> dict[str, list[float]]:
         (1.3, "+130 %"),
         (16.5, "x 17.5"),
         (float("inf"), "+∞"),
+        (float("-inf"), "-∞"),
     ],
 )
 def test_changes_are_told_with_as_many_digits_as_matter(ratio: float, text: str) -> None:
@@ -59,7 +61,7 @@ def test_a_tie_is_called_a_tie() -> None:
     found = comparison_of(values(same=1.0))
     assert found.difference("same").verdict == "tie"
     text = found.summary()
-    assert "a tie with base" in text or "same: a tie with base" in text
+    assert text.startswith("Best mean of 2 policies")
     assert "Statistically a tie with the best" in text
     assert "better" not in text
 
@@ -69,6 +71,27 @@ def test_a_policy_is_not_compared_with_itself_in_hindsight() -> None:
     text = found.summary()
     assert "In hindsight good is the best fixed heuristic" in text
     assert "good is" not in text.split("Against that one, ")[1]
+
+
+def test_a_mean_above_one_of_zero_is_told_without_a_multiple() -> None:
+    found = comparison_of({"base": [0.0] * 12, "bad": [1.0] * 12})
+    assert "bad: above the 0 of base (worse; " in found.summary()
+
+
+@pytest.mark.parametrize(("part", "said"), [("test", False), ("train", True), ("all", True)])
+def test_it_is_said_if_learned_policies_may_have_seen_the_jobs(part: str, said: bool) -> None:
+    found = comparison_of(values(good=0.6), part=part)
+    assert "may have been trained" not in found.summary()
+    learned = tuple(replace(entry, kind="learned") for entry in found.policies)
+    assert ("may have been trained" in replace(found, policies=learned).summary()) == said
+
+
+@pytest.mark.parametrize("left", [0.0, 3.0])
+def test_jobs_that_episodes_leave_unfinished_are_told(left: float) -> None:
+    found = comparison_of(values(good=0.6), kind="episodes")
+    unfinished = pl.when(pl.col("policy") == "good").then(left).otherwise(0.0)
+    found = replace(found, windows=found.windows.with_columns(unfinished_jobs=unfinished))
+    assert ("unfinished, on average: good 3.00, base 0" in found.summary()) == (left > 0)
 
 
 def test_weak_intervals_are_called_weak() -> None:

@@ -39,6 +39,11 @@ def test_weights_without_a_step_stay_where_they_are() -> None:
         assert point.tensors["gate_jobs.bias"][0] == np.float32(1 + 0.5 * point.place[2])
 
 
+def test_too_few_weights_to_move_are_refused() -> None:
+    with pytest.raises(InputError, match="at least 2 weights, but there are 1"):
+        Evolution(START, {"score.weight": np.array([[1.0, 0.0, 0.0]])}, settings(), seed=1)
+
+
 def test_mean_moves_towards_what_is_better() -> None:
     evolution = Evolution(START, STEPS, settings(), seed=1)
     target = np.array([3.0, -2.0])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.cli import main
 from gpuyard.errors import InputError
 from gpuyard.experiments import running
 from gpuyard.experiments.recipe import read_recipe
@@ -121,6 +122,17 @@ def test_steps_up_to_the_named_one_are_run(file: Path, commands: Commands) -> No
     assert commands.names() == ["jobs.parquet", "other.parquet", "ppo-0", "ppo-1"]
     with pytest.raises(InputError, match="has no step nonsense; it has jobs, other, ppo, test"):
         run(file, until="nonsense")
+
+
+def test_an_unknown_step_is_refused_before_anything_is_run(
+    file: Path, commands: Commands, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = file.with_name("other.toml")
+    other.write_text(file.read_text().replace('name = "ppo"', 'name = "nets"'))
+    arguments = ["run", str(file), str(other), "--results", str(tmp_path / "results"), "--until", "ppo"]
+    assert main(["experiments", *arguments]) == 2
+    assert "other has no step ppo" in capsys.readouterr().err
+    assert commands.names() == []
 
 
 @pytest.mark.parametrize(
@@ -261,6 +273,7 @@ def test_traces_are_asked_for_when_they_are_needed(file: Path, commands: Command
         ("[0, 1]", "[]", r"step\.2: each\.seed has no values"),
         ("other.parquet", "jobs.parquet", r"jobs and other both write \{here\}/jobs\.parquet"),
         ('evaluation = "test"', 'evaluation = "tset"', r"table: no step writes tset \(--out \{here\}/tset\)"),
+        ('name = "other"', 'name = "ppo-1"', "two commands are called ppo-1"),
         ("letter =", "letter", "is not valid TOML"),
     ],
 )

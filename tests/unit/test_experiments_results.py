@@ -135,7 +135,11 @@ def test_the_page_has_the_figures_of_the_comparison(finished: Experiment, tmp_pa
     page = (tmp_path / "results.md").read_text()
     comparison = Comparison.read(finished.here / "test")
     reference = comparison.policy(comparison.reference or "")
-    assert f"| `{reference.label}`, the reference | {comparison.mean(reference.name):.2f} |" in page
+    assert comparison.hindsight == reference.name
+    told = (
+        f"| `{reference.label}`, the reference, best in hindsight | {comparison.mean(reference.name):.2f} |"
+    )
+    assert told in page
     row = next(line for line in page.splitlines() if line.startswith("| **`evolve-3`**"))
     found = comparison.difference("evolve-3")
     assert f"| {comparison.mean('evolve-3'):.2f} |" in row

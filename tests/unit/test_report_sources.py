@@ -2,11 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
+from evaluation_cases import comparison_of
 from gpuyard.cli import main
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
@@ -65,10 +68,28 @@ def test_a_comparison_brings_its_intervals_and_verdicts(evaluation: Path) -> Non
 
 
 def test_a_tie_is_called_a_tie() -> None:
-    comparison = compared(("sjf+easy", "sjf+easy-sjf"), against="sjf+easy")
-    report, _ = read_sources([comparison])
-    if comparison.difference(report.standings[0].name, report.standings[1].name).verdict == "tie":
-        assert "tied" in report.answer.sentence
+    base = np.linspace(2, 4, 40)
+    noise = np.exp(0.02 * np.random.default_rng(1).normal(size=(2, 40)))
+    report, _ = read_sources([comparison_of({"base": base.tolist(), "same": (base * noise[0]).tolist()})])
+    assert "tied" in report.answer.sentence
+    good = {"good": 0.6 * base * noise[0], "alike": 0.6 * base * noise[1]}
+    made_up = comparison_of({"base": base.tolist()} | {name: v.tolist() for name, v in good.items()})
+    report, _ = read_sources([made_up])
+    best, tied = (one.label for one in report.standings[:2])
+    assert report.answer.sentence.startswith(f"{best} is among the best: ")
+    assert f"Statistically tied with the best: {tied}." in report.answer.sure
+
+
+def test_a_single_window_with_the_same_values_has_no_best() -> None:
+    report, _ = read_sources([comparison_of({"base": [2.0], "same": [2.0]})])
+    assert "are equally good" in report.answer.sentence
+    assert any("Exactly as good as the best" in line for line in report.answer.words)
+
+
+def test_few_windows_are_not_said_to_overlap() -> None:
+    few = comparison_of({"base": [2.0, 3.0, 2.5], "good": [1.0, 1.1, 1.2]}, disjoint=3.0)
+    report, _ = read_sources([few])
+    assert "so few windows hardly tell" in report.answer.sure
 
 
 def test_a_single_window_claims_no_interval() -> None:
@@ -88,6 +109,16 @@ def test_comparisons_over_the_same_windows_are_shown_together() -> None:
     names = [one.name for one in report.standings]
     assert "saf+easy/consolidate" in names
     assert len(names) == len(set(names)) == 5
+
+
+def test_a_policy_without_a_row_of_its_own_in_the_first_comparison_is_shown_with_that_of_the_second() -> None:
+    first = compared()
+    family = replace(first.policy("wspt+easy"), role="family")
+    others = tuple(entry for entry in first.policies if entry.name != family.name)
+    first = replace(first, policies=(*others, family))
+    report, _ = read_sources([first, compared()])
+    assert [one.name for one in report.standings].count(family.name) == 1
+    assert len(report.windows[family.name]) == 12
 
 
 def test_curves_of_training_runs_are_shown_beside_results(simulation: Path, tmp_path: Path) -> None:

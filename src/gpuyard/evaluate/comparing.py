@@ -55,6 +55,8 @@ def compare(
     if isinstance(workload, GeneratorConfig) and not draws:
         workload = workload.generate().workload
     if isinstance(workload, GeneratorConfig):
+        if evaluation.part != "test":
+            raise InputError(f"part {evaluation.part}: draws of a generator have no parts; leave it out")
         return evaluate_draws(workload, machines, policies, evaluation, config, progress=progress)
     if draws:
         like = _generator_like(workload, evaluation)
@@ -70,6 +72,4 @@ def _generator_like(workload: Workload, evaluation: EvaluationConfig) -> Generat
 
     jobs = workload if evaluation.part == "all" else getattr(split_by_time(workload), evaluation.part)
     fitted = fit_trace(jobs)
-    return LikeConfig(
-        name=f"like-{fitted.name}", jobs=evaluation.jobs_per_window or len(jobs), fitted=fitted
-    )
+    return LikeConfig(name=f"like-{fitted.name}", jobs=evaluation.jobs_per_window or len(jobs), fitted=fitted)

@@ -21,8 +21,8 @@ from gpuyard.evaluate.comparison import ChosenOn, Comparison
 from gpuyard.evaluate.config import BEST
 from gpuyard.evaluate.contenders import Contender, contender_of, other_information, with_labels
 from gpuyard.evaluate.setting import RETURN, Setting, fingerprint_of, lower_is_better
-from gpuyard.evaluate.windows import Progress, without_doubles
-from gpuyard.held_out import TEST_DRAWS, VALIDATION_DRAWS, disjoint_equivalent, overlapping
+from gpuyard.evaluate.windows import CHOSEN_IN, Progress, without_doubles
+from gpuyard.held_out import PARTS, TEST_DRAWS, VALIDATION_DRAWS, Part, disjoint_equivalent, overlapping
 from gpuyard.learn.config import EnvironmentSection, ValidationSection, described, load_toml
 from gpuyard.learn.environments import Environments
 from gpuyard.network.rollout import METRICS, EpisodeRunner
@@ -31,7 +31,7 @@ from gpuyard.policies.base import PolicySpec, parse_policy
 from gpuyard.policies.fixed import fixed_heuristics
 from gpuyard.policies.learned import LearnedPolicy
 from gpuyard.policies.named import find_policy
-from gpuyard.registry import registered
+from gpuyard.registry import registered, suggest
 from gpuyard.run_files import CONFIG
 
 OBSERVED = (
@@ -50,6 +50,7 @@ SAME = ("step_mode", "tick_s", "blocking_backfill")
 KNOWN = (RETURN, *METRICS)
 CHOOSING = 64
 """Episodes on which the best heuristic is chosen."""
+MOST_EPISODES = 100_000
 
 Table = TypeVar("Table", EnvironmentSection, ValidationSection)
 Values = dict[str, Any]
@@ -128,7 +129,7 @@ def evaluate_episodes(
     count: int = 1000,
     *,
     names: Sequence[int] | None = None,
-    split: str = "test",
+    split: Part = "test",
     first_draw: int = TEST_DRAWS,
     metric: str = RETURN,
     against: str = BEST,
@@ -156,6 +157,12 @@ def evaluate_episodes(
         InputError: if a policy cannot act there, or would not be compared fairly.
     """
     lower_is_better(metric, KNOWN)
+    if not 1 <= count <= MOST_EPISODES:
+        raise InputError(f"{count:,} episodes: expected 1 to {MOST_EPISODES:,}")
+    if not 0 <= first_draw < 2**63 - count:
+        raise InputError(f"first draw {first_draw}: expected a seed from 0 on, below 2^63")
+    if split not in PARTS:
+        raise InputError(f"unknown part {split!r}{suggest(split, dict.fromkeys(PARTS))}")
     if not isinstance(environment, EnvironmentSection):
         document = {"environment": dict(environment)}
         environment = _section(EnvironmentSection, document, Path("the environment"))
@@ -171,13 +178,13 @@ class _Arena:
 
     environments: Environments
     section: EnvironmentSection
-    split: str
+    split: Part
     threads: int | None
     own: EnvModel
     """The environment, with one draw of it."""
 
     @classmethod
-    def of(cls, section: EnvironmentSection, split: str, threads: int | None) -> Self:
+    def of(cls, section: EnvironmentSection, split: Part, threads: int | None) -> Self:
         environments = Environments(section)
         seeds = {"generator_seeds": (0,)} if environments.draws else {}
         return cls(environments, section, split, threads, environments.model(split, **seeds))
@@ -300,8 +307,9 @@ class _Evaluation:
         chosen_on: ChosenOn = "validation" if against == BEST else "given"
         family = arena.family() if everything or chosen_on == "validation" else []
         if chosen_on == "validation":
-            names = arena.names(CHOOSING, VALIDATION_DRAWS, "validation")
-            model = arena.model(names, "validation")
+            other = CHOSEN_IN[arena.split]
+            names = arena.names(CHOOSING, VALIDATION_DRAWS, other)
+            model = arena.model(names, other)
             reference = self._best(self._run_all(family, names, model, "choosing the best heuristic"))
         else:
             reference = arena.contender(against).name

@@ -40,6 +40,7 @@ class Setting:
         metric: What policies are compared by.
         lower_is_better: Its direction.
         environment: Of episodes: the settings of their environment, as JSON.
+        left_out: Jobs of the workload, or of all draws, that can never run on the cluster.
     """
 
     workload: str
@@ -56,6 +57,7 @@ class Setting:
     metric: str
     lower_is_better: bool
     environment: Mapping[str, Any] | None = None
+    left_out: int = 0
 
     @property
     def estimates(self) -> str:

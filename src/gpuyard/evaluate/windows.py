@@ -35,6 +35,7 @@ from gpuyard.held_out import (
     disjoint_equivalent,
     drawn_windows,
     overlapping,
+    without_oversize,
 )
 from gpuyard.policies.base import PolicySpec
 from gpuyard.policies.fixed import fixed_heuristics
@@ -95,13 +96,14 @@ def evaluate_windows(
         cluster=cluster.model_dump(mode="json", exclude_none=True),
         information=simulation.model_dump(mode="json"),
         part=config.part,
-        kind="windows" if len(windows) > 1 else "whole",
+        kind="whole" if config.jobs_per_window is None else "windows",
         windows=tuple(rows),
         jobs_per_window=size,
         block=overlapping(rows, size),
         disjoint=disjoint_equivalent(rows, size),
         metric=config.metric,
         lower_is_better=lower_is_better(config.metric),
+        left_out=len(workload) - len(windows[0].earlier or workload),
     )
     job = _Evaluation(cluster, config, simulation, setting, windows, placement, progress)
     return job.run(given, lambda: cut(CHOSEN_IN[config.part], config.validation_windows))
@@ -134,25 +136,33 @@ def evaluate_draws(
         generator = generator.model_copy(update={"jobs": config.jobs_per_window})
     given, placement = find_contenders(policies, config.placement)
     first = TEST_DRAWS if config.first_draw is None else config.first_draw
-    windows = drawn_windows(generator, first, config.windows)
+
+    def runnable(drawn: Sequence[HeldOutWindow]) -> list[HeldOutWindow]:
+        return [without_oversize(one, cluster, simulation, placement) for one in drawn]
+
+    drawn = drawn_windows(generator, first, config.windows)
+    windows = runnable(drawn)
     seeds = tuple(window.name for window in windows)
     setting = Setting(
         workload=generator.name,
         jobs=0,
-        fingerprint=fingerprint_of(windows[0].jobs),
+        fingerprint=fingerprint_of(drawn[0].jobs),
         cluster=cluster.model_dump(mode="json", exclude_none=True),
         information=simulation.model_dump(mode="json"),
-        part="test",
+        part=config.part,
         kind="draws",
         windows=seeds,
-        jobs_per_window=len(windows[0].jobs),
+        jobs_per_window=len(drawn[0].jobs),
         block=1,
         disjoint=float(len(windows)),
         metric=config.metric,
         lower_is_better=lower_is_better(config.metric),
+        left_out=sum(len(one.jobs) for one in drawn) - sum(len(one.jobs) for one in windows),
     )
     job = _Evaluation(cluster, config, simulation, setting, windows, placement, progress)
-    return job.run(given, lambda: drawn_windows(generator, VALIDATION_DRAWS, config.validation_windows))
+    return job.run(
+        given, lambda: runnable(drawn_windows(generator, VALIDATION_DRAWS, config.validation_windows))
+    )
 
 
 @dataclass

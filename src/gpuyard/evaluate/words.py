@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from gpuyard.evaluate.bootstrap import Difference, usable_block
 from gpuyard.evaluate.comparison import BESIDE, Comparison, Loser
+from gpuyard.evaluate.setting import UNFINISHED
 from gpuyard.quantities import metric_label, metric_text, number, plural
 
 MOST_LOSERS = 5
@@ -22,7 +23,7 @@ CLASS_WORDS = {
 def change(ratio: float) -> str:
     """A relative difference: ``-4.2 %``, ``+35 %``, and from ten times on ``x 17.5``."""
     if not math.isfinite(ratio):
-        return "-" if math.isnan(ratio) else "+∞"
+        return "-" if math.isnan(ratio) else "+∞" if ratio > 0 else "-∞"
     if ratio >= MANY_TIMES:
         return f"x {number(1 + ratio)}"
     if ratio == 0.0:
@@ -46,6 +47,9 @@ def summary(comparison: Comparison) -> str:
             *(line for name in _judged(comparison) for line in _beside(comparison, name)),
             *_hindsight(comparison),
             *_how_sure(comparison),
+            *_what_was_seen(comparison),
+            *_left_out(comparison),
+            *unfinished_in_words(comparison),
         ]
     )
 
@@ -70,23 +74,21 @@ def _who_is_best(comparison: Comparison) -> list[str]:
         return []
     best, reference = shown[0], comparison.reference
     value = metric_text(setting.metric, comparison.mean(best))
-    first = f"Best of {plural(len(shown), 'policy')} on {_where(comparison)}: {_label(comparison, best)}, "
+    ties = [_label(comparison, name) for name in tied_with(comparison, best)]
+    which = "Best mean" if ties else "Best"  # of policies that are not told apart none is the best
+    first = f"{which} of {plural(len(shown), 'policy')} on {_where(comparison)}: {_label(comparison, best)}, "
     first += f"{label} {value}"
     if reference is None:
         return [f"{first}."]
     by_choice = comparison.chosen_on == "validation"
-    role = f"the best fixed heuristic on {_other_windows(comparison)}" if by_choice else "the reference"
+    role = f"the best fixed heuristic on {where_chosen(comparison)}" if by_choice else "the reference"
     if best == reference:
         lines = [f"{first}. It is {role}."]
     else:
         lines = [f"{first}, {_against(comparison, best)}. {_label(comparison, reference)} is {role}."]
-    ties = [
-        _label(comparison, name)
-        for name in shown[1:]
-        if len(setting.windows) > 1 and comparison.difference(name, best).verdict == "tie"
-    ]
     if ties:
-        lines.append(f"Statistically a tie with the best: {', '.join(ties)}.")
+        how = "Statistically a tie with" if len(setting.windows) > 1 else "Exactly as good as"
+        lines.append(f"{how} the best: {', '.join(ties)}.")
     return lines + [
         f"{_label(comparison, name)}: {_against(comparison, name)}."
         for name in _judged(comparison)
@@ -94,13 +96,25 @@ def _who_is_best(comparison: Comparison) -> list[str]:
     ]
 
 
-def _other_windows(comparison: Comparison) -> str:
+def tied_with(comparison: Comparison, best: str) -> list[str]:
+    """Names of shown policies that the windows do not tell apart from the best one, the better first."""
+    one_window = len(comparison.setting.windows) < 2
+    shown = [name for name in comparison.ranking() if comparison.policy(name).is_shown and name != best]
+    found = {name: comparison.difference(name, best) for name in shown}
+    return [name for name, one in found.items() if (one.ratio == 0.0 if one_window else one.verdict == "tie")]
+
+
+def where_chosen(comparison: Comparison) -> str:
     """Where the reference was chosen."""
     match comparison.setting.kind:
         case "draws":
             return "other draws"
         case "episodes":
-            return "validation episodes"
+            return (
+                "episodes of the train part"
+                if comparison.setting.part == "validation"
+                else "validation episodes"
+            )
     return "windows of the train part" if comparison.setting.part == "validation" else "validation windows"
 
 
@@ -119,6 +133,8 @@ def _against(comparison: Comparison, policy: str, other: str | None = None) -> s
 def _apart(ratio: float) -> str:
     if ratio == 0.0:
         return "the same as"
+    if math.isinf(ratio):
+        return f"{'above' if ratio > 0 else 'below'} the 0 of"
     if ratio >= MANY_TIMES:
         return f"{number(1 + ratio)} times that of"
     size = change(abs(ratio)).removeprefix("+")
@@ -183,12 +199,49 @@ def _how_sure(comparison: Comparison) -> list[str]:
     return []
 
 
+def _what_was_seen(comparison: Comparison) -> list[str]:
+    """That policies may have been trained, or chosen, on the very jobs that they are compared on."""
+    setting = comparison.setting
+    learned = any(entry.kind == "learned" for entry in comparison.shown)
+    if not learned or setting.part == "test" or setting.kind == "draws":
+        return []
+    part = "the workload" if setting.part == "all" else f"the {setting.part} part"
+    return [
+        f"Learned policies may have been trained or chosen on jobs of {part}: what holds on jobs that they "
+        "have not seen is told by the test part alone."
+    ]
+
+
+def _left_out(comparison: Comparison) -> list[str]:
+    count = comparison.setting.left_out
+    return [f"Left out, as they can never run on the cluster: {plural(count, 'job')}."] if count else []
+
+
+def unfinished_in_words(comparison: Comparison) -> list[str]:
+    """That episodes were cut off: means over finished jobs favour a policy that leaves the worst undone."""
+    if UNFINISHED not in comparison.windows.columns:
+        return []
+    means = {
+        entry.label: comparison.mean(entry.name, UNFINISHED)
+        for entry in comparison.shown
+        if comparison.knows(entry.name, UNFINISHED)
+    }
+    if not any(means.values()):
+        return []
+    most = sorted(means.items(), key=lambda one: -one[1])
+    told = ", ".join(f"{label} {number(mean)}" for label, mean in most[:MOST_LOSERS])
+    return [
+        "Episodes were cut off before all jobs had ended, and metrics of jobs are of those that had; jobs "
+        f"left unfinished, on average: {told}."
+    ]
+
+
 def _where(comparison: Comparison) -> str:
     setting = comparison.setting
     count, jobs = len(setting.windows), plural(setting.jobs_per_window, "job")
     match setting.kind:
         case "windows":
-            return f"{count} windows of {jobs} of the {setting.part} part of {setting.workload}"
+            return f"{plural(count, 'window')} of {jobs} of the {setting.part} part of {setting.workload}"
         case "whole":
             return f"the {setting.part} part of {setting.workload} ({jobs})"
         case "draws":

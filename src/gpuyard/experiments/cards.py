@@ -48,7 +48,7 @@ class Figures(_Table):
     jobs_per_window: int
     value: float
     reference: str
-    """Name of the best fixed heuristic."""
+    """Name of the heuristic that it is measured against."""
     reference_value: float
     difference: Apart | None
     mean_jct: Apart | None

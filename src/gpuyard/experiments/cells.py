@@ -6,6 +6,7 @@ from html import escape
 
 from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.bootstrap import usable_block
+from gpuyard.evaluate.words import unfinished_in_words, where_chosen
 from gpuyard.experiments.standings import Standing, finite
 from gpuyard.quantities import metric_label, metric_text, plural
 from gpuyard.report.words import percent
@@ -27,19 +28,24 @@ def result_table(comparison: Comparison, rows: Sequence[Standing]) -> list[str]:
     headers += [header for header, _ in beside]
     lines = [f"| {' | '.join(headers)} |", f"|---|{'---:|' * 2}---|{'---:|' * len(beside)}"]
     for row in rows:
-        cells = [_policy(row), _value(row, metric), difference_text(row.difference), verdict_text(row)]
+        cells = [
+            _policy(row, comparison.hindsight),
+            _value(row, metric),
+            difference_text(row.difference),
+            verdict_text(row),
+        ]
         for _, name in beside:
             cells.append(jct_text(row.jct) if name == "jct" else wait_text(getattr(row, name)))
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
-def _policy(row: Standing) -> str:
-    roles = {"reference": "the reference", "hindsight": "best in hindsight"}
-    roles |= {} if row.learned else {"given": "tuned rule"}
+def _policy(row: Standing, hindsight: str | None) -> str:
+    roles = {"reference": "the reference"} | ({} if row.learned else {"given": "tuned rule"})
     name = f"**{code(row.label)}**" if row.learned or row.role == "given" else code(row.label)
     notes = [f"{len(row.policies)} seeds"] if row.is_merged else []
     notes += [roles[row.role]] if row.role in roles else []
+    notes += ["best in hindsight"] if hindsight in row.policies else []
     return f"{name}, {', '.join(notes)}" if notes else name
 
 
@@ -83,7 +89,7 @@ def where_text(comparison: Comparison) -> str:
     setting, workload = comparison.setting, plain(comparison.setting.workload)
     count, jobs = len(setting.windows), plural(setting.jobs_per_window, "job")
     places = {
-        "windows": f"{count:,} windows of {jobs} of the {setting.part} part of {workload}",
+        "windows": f"{plural(count, 'window')} of {jobs} of the {setting.part} part of {workload}",
         "whole": f"The {setting.part} part of {workload} as one window of {jobs}",
         "draws": f"{count:,} fresh draws of {workload}, {jobs} each",
         "episodes": f"{count:,} episodes of {workload}, {jobs} each",
@@ -91,11 +97,17 @@ def where_text(comparison: Comparison) -> str:
     text = f"{places[setting.kind]}; estimates: {setting.estimates}."
     if setting.block > 1:
         text += f" Windows overlap and are resampled in blocks of {usable_block(setting.block, count)}."
-    if setting.is_weak:
+    if setting.is_weak and setting.block > 1:
         text += f" They amount to {setting.disjoint:.1f} windows side by side: the intervals are weak."
+    elif setting.is_weak and count > 1:
+        text += " So few tell little of how they differ: the intervals are weak."
+    if setting.left_out:
+        text += f" Left out, as they can never run on the cluster: {plural(setting.left_out, 'job')}."
+    text += "".join(f" {plain(line)}" for line in unfinished_in_words(comparison))
     if comparison.reference:
         label = comparison.policy(comparison.reference).label
-        how = "best on validation" if comparison.chosen_on == "validation" else "chosen in the recipe"
+        chosen = comparison.chosen_on == "validation"
+        how = f"best on {where_chosen(comparison)}" if chosen else "chosen in the recipe"
         text += f" Reference: {code(label)}, {how}."
     return text
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 from gpuyard.cluster import Cluster
 from gpuyard.config import SimulationConfig
@@ -17,6 +17,7 @@ from gpuyard.evaluate.config import read_evaluation
 from gpuyard.experiments.cards import Arguments, Card, Figures, read_card
 from gpuyard.experiments.recipe import HERE, TRACES, Command
 from gpuyard.experiments.running import run_gpuyard
+from gpuyard.held_out import Part
 from gpuyard.network import model_file
 from gpuyard.network.model_file import SUFFIX
 from gpuyard.quantities import metric_label, metric_text
@@ -189,7 +190,7 @@ def _episodes(card: Card, model: Path, environment: Mapping[str, Any]) -> Compar
         environment,
         [str(model)],
         test.windows,
-        split=card.repeat.part,
+        split=cast(Part, card.repeat.part),
         first_draw=card.repeat.first,
         metric=test.metric,
         against=test.reference,

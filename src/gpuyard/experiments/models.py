@@ -11,6 +11,7 @@ import gpuyard
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
 from gpuyard.experiments.cards import Arguments, Card, Figures, Repetition, TrainedOn, read_cards
+from gpuyard.experiments.cells import plain
 from gpuyard.experiments.recipe import HERE, Shipped, option
 from gpuyard.experiments.running import Experiment
 from gpuyard.experiments.standings import entry_of_run
@@ -194,15 +195,15 @@ def models_page(cards: Sequence[Card]) -> str:
 
 def _what(card: Card) -> str:
     trained = card.trained_on
-    return f"{trained.workload} on {trained.cluster}, estimates: {trained.estimates}"
+    return f"{plain(trained.workload)} on {plain(trained.cluster)}, estimates: {trained.estimates}"
 
 
 def _card_lines(card: Card) -> list[str]:
     test, trained = card.test, card.trained_on
     jobs = (
-        f"{trained.workload} ({plural(trained.jobs, 'job')})"
+        f"{plain(trained.workload)} ({plural(trained.jobs, 'job')})"
         if trained.jobs
-        else f"draws of {trained.workload}"
+        else f"draws of {plain(trained.workload)}"
     )
     nodes = f"{plural(trained.nodes, 'node')}, {plural(trained.gpus, 'GPU')}"
     waits = [
@@ -220,8 +221,8 @@ def _card_lines(card: Card) -> list[str]:
         "",
         card.why,
         "",
-        f"- **Trained on** {jobs}, cluster {trained.cluster} ({nodes}), estimates: {trained.estimates}; "
-        f"experiment `{card.experiment}`.",
+        f"- **Trained on** {jobs}, cluster {plain(trained.cluster)} ({nodes}), "
+        f"estimates: {trained.estimates}; experiment `{card.experiment}`.",
         f"- **Test**, {plural(test.windows, 'window')} of {plural(test.jobs_per_window, 'job')}: "
         f"{metric_label(test.metric)} {metric_text(test.metric, test.value)} against "
         f"{metric_text(test.metric, test.reference_value)} of `{test.reference}`, "

@@ -59,10 +59,13 @@ information and the same placement, without longer completion times?
 - **Intervals.** 95 %, of the relative difference of means, by a paired circular block bootstrap over windows
   ({resamples:,} resamples): neighbouring windows overlap and are resampled together, and intervals are wider
   where windows are few ([how](evaluation.md#intervals)). An interval that includes zero is called a tie.
-- **The reference** is the best of *all* fixed heuristics (every order with every backfill), chosen on
-  validation windows. The heuristic that turned out best on the test itself stands beside it.
-- **The test is looked at once**, by the last steps of a recipe; models are chosen on validation. {mark}
-  marks a policy that was picked among several by the very figures shown, which flatters it.
+- **The reference** is, unless a table says otherwise, the best of all fixed heuristics: every order that does
+  not preempt and goes by the same information, with `strict`, `greedy` and `easy` backfill
+  ([which](evaluation.md#what-is-compared)). It is chosen on validation windows, or on other draws than those
+  shown. The heuristic that turned out best on the test itself stands beside it.
+- **The test comes last**: models and settings are chosen on validation. Where a recipe was changed after its
+  test figures were seen, "What did not work" says so. {mark} marks a policy that was picked among several by
+  the very figures shown, which flatters it.
 - **What a gain may have been bought with** stands beside it: mean completion time (JCT) with its interval,
   the 99th percentile and the maximum of waiting, and which jobs fare worse.
 
@@ -180,7 +183,7 @@ def _overview(experiments: Sequence[Experiment], shown: dict[str, list[_Shown]],
         "",
     ]
     if any(table.best for tables in shown.values() for table in tables):
-        lines += [f"![Gains over the best fixed heuristic, with intervals]({IMAGES}/{out.stem}.svg)", ""]
+        lines += [f"![Gains over the reference, with intervals]({IMAGES}/{out.stem}.svg)", ""]
     return "\n".join(lines)
 
 

@@ -86,7 +86,7 @@ def _cut(text: str, letters: int = LETTERS) -> str:
 
 def gains_picture(gains: Sequence[Gain]) -> str:
     """Gains over the reference with their intervals, a row each."""
-    title = "Gain of the learned policy over the best fixed heuristic, 95 % intervals"
+    title = "Gain of the learned policy over the reference, 95 % intervals"
     ends = [end for one in gains for end in (one.low, one.high, one.gain) if end is not None]
     inside = [min(max(end, -MOST_GAIN), MOST_GAIN) for end in (*ends, 0.0)]
     axis = range_axis("", min(inside), max(inside, default=0.1), text=_tick, count=5)

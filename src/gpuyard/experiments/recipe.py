@@ -109,6 +109,10 @@ class Recipe(_Table):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two steps are called {name}")
+        keys = [command.key for command in self.commands()]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise ValueError(f"two commands are called {key}; rename a step, or a value of each")
         written: dict[str, str] = {}
         for command in self.commands():
             if command.out is not None and command.out in written:

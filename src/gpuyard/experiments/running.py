@@ -127,11 +127,20 @@ def run_experiment(experiment: Experiment, traces: Path | None, tell: Tell, unti
     Raises:
         InputError: if a command fails; what it said is in the log named there.
     """
-    names = [step.name for step in experiment.recipe.step]
-    if until is not None and until not in names:
-        raise InputError(f"{experiment.name} has no step {until}; it has {', '.join(names)}")
+    check_step(experiment, until)
     with _alone(experiment):
         _run_steps(experiment, traces, tell, until)
+
+
+def check_step(experiment: Experiment, name: str | None) -> None:
+    """Refuse the name of a step that an experiment does not have.
+
+    Raises:
+        InputError: with those that it has.
+    """
+    names = [step.name for step in experiment.recipe.step]
+    if name is not None and name not in names:
+        raise InputError(f"{experiment.name} has no step {name}; it has {', '.join(names)}")
 
 
 @contextmanager

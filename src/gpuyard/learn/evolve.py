@@ -25,6 +25,8 @@ Steps = dict[str, NDArray[np.float64]]
 
 LARGEST_STEP = 50.0
 BIAS_STEP = 0.3
+FEWEST_WEIGHTS = 2
+"""A covariance is of at least so many."""
 MOST_WEIGHTS = 2000
 """CMA-ES keeps a matrix of so many rows and columns."""
 LOOK_STEPS, LOOK_ENVS = 200, 16
@@ -139,6 +141,11 @@ class Evolution:
         self._start = start
         self._steps = steps
         size = sum(int(np.count_nonzero(step)) for step in steps.values())
+        if size < FEWEST_WEIGHTS:
+            raise InputError(
+                f"evolve moves at least {FEWEST_WEIGHTS} weights, but there are {size}: no other column "
+                "varies; use other features of the environment, or a gate_step above 0"
+            )
         if size > MOST_WEIGHTS:
             raise InputError(
                 f"evolve moves at most {MOST_WEIGHTS:,} weights, but there are {size:,}; use a smaller "

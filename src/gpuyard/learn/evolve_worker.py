@@ -115,7 +115,10 @@ class EvolveWorker:
             jct = self._runner.run(names, self._validation.reference).mean("mean_jct_s")
         losses = [self._validation.loss(result, jct) for result in results]
         if not np.isfinite(losses).all():
-            raise InputError(f"{self.config.validation.metric} of an episode is not a finite number")
+            raise InputError(
+                f"{self.config.validation.metric} of an episode is not a finite number; use another "
+                "validation.metric"
+            )
         self._evolution.tell(population, losses)
         return {
             "loss/best": min(losses),

@@ -10,6 +10,8 @@ import polars as pl
 
 from gpuyard.cluster import Cluster
 from gpuyard.errors import InputError
+from gpuyard.evaluate.bootstrap import usable_block
+from gpuyard.evaluate.words import tied_with, where_chosen
 from gpuyard.quantities import plural
 from gpuyard.report.classes import MEASURES, losses_without_intervals
 from gpuyard.report.facts import information_text, read_cluster, setting_facts
@@ -19,6 +21,7 @@ from gpuyard.report.words import answer_of_windows
 
 if TYPE_CHECKING:
     from gpuyard.evaluate.comparison import Comparison
+    from gpuyard.evaluate.setting import Setting
 
 EVALUATION = "evaluation.json"
 TOLD = (
@@ -70,19 +73,24 @@ def merge(comparisons: Sequence["Comparison"], names: Sequence[str]) -> "Compari
 
 
 def _joined(one: "Comparison", other: "Comparison") -> "Comparison":
-    known = {entry.name for entry in one.policies}
+    # What one has among its heuristics without a row, and the other with one, is taken from the other.
+    told_more = {entry.name for entry in other.shown} - {entry.name for entry in one.shown}
+    kept = tuple(entry for entry in one.policies if entry.name not in told_more)
+    known = {entry.name for entry in kept}
     added = tuple(entry for entry in other.policies if entry.name not in known)
     names = [entry.name for entry in added]
-    labels = {entry.label for entry in one.policies}
+    labels = {entry.label for entry in kept}
     added = tuple(replace(e, label=e.name) if e.label in labels else e for e in added)
     own, their = one.jobs, other.jobs
     fresh = pl.col("policy").is_in(names)
+    windows = one.windows.filter(~pl.col("policy").is_in(list(told_more)))
     jobs = own if their is None else their if own is None else _stacked(own, their.filter(fresh))
     return replace(
         one,
-        policies=(*one.policies, *added),
+        policies=(*kept, *added),
         reference=one.reference or other.reference,
-        windows=_stacked(one.windows, other.windows.filter(fresh)),
+        hindsight=one.hindsight or other.hindsight,
+        windows=_stacked(windows, other.windows.filter(fresh)),
         classes=_stacked(one.classes, other.classes.filter(fresh)),
         jobs=jobs,
         schedules={**other.schedules, **one.schedules},
@@ -140,10 +148,15 @@ def _facts(
 ) -> dict[str, str]:
     setting = comparison.setting
     facts = setting_facts(setting.workload, setting.jobs, cluster, setting.information, directories)
+    if not setting.jobs:
+        facts["jobs"] = "drawn anew"
+    if setting.left_out:
+        facts["left out"] = f"{plural(setting.left_out, 'job')} that can never run on the cluster"
+    block = usable_block(setting.block, len(setting.windows))
     return {
         **facts,
         "compared on": told.removesuffix(","),
-        "blocks of the bootstrap": f"{plural(setting.block, 'window')} each",
+        "blocks of the bootstrap": f"{plural(block, 'window')} each",
     }
 
 
@@ -207,18 +220,25 @@ def _answer(comparison: "Comparison", standings: Sequence[Standing], against: st
         return Answer(sentence, "", [], words)
     change = change_of(comparison.difference(best.name, against=other.name))
     what = _reference_text(comparison) if other.name == comparison.reference else "the next"
-    weak = ""
-    if len(comparison.setting.windows) > 1 and comparison.setting.is_weak:
-        weak = " But the windows overlap so much that this interval is likely to be too narrow."
-    answer = answer_of_windows(best, other, change, comparison.setting.metric, what, words)
-    return replace(answer, sure=answer.sure + weak)
+    tied = [one.label for one in standings if one.name in tied_with(comparison, best.name)]
+    ties = [label for label in tied if label != other.label]
+    answer = answer_of_windows(best, other, change, comparison.setting.metric, what, words, ties)
+    return replace(answer, sure=answer.sure + _weakness(comparison.setting))
+
+
+def _weakness(setting: "Setting") -> str:
+    if len(setting.windows) < 2 or not setting.is_weak:
+        return ""
+    if setting.block > 1:
+        return " But the windows overlap so much that this interval is likely to be too narrow."
+    return " But so few windows hardly tell how windows differ: this interval is likely to be too narrow."
 
 
 def _reference_text(comparison: "Comparison") -> str:
     if comparison.reference is None:
         return ""
     if comparison.chosen_on == "validation":
-        return "the best fixed heuristic on validation windows"
+        return f"the best fixed heuristic on {where_chosen(comparison)}"
     return "the given reference"
 
 

@@ -9,6 +9,7 @@ SIDE_METRICS = ("mean_jct_s", "p99_wait_s", "max_wait_s")
 """What stands beside every gain: an average may hide jobs that starve."""
 MANY_TIMES = 2.0
 """Relative differences from here on are told as a multiple."""
+MOST_TIES = 4
 
 
 def percent(ratio: float | None) -> str:
@@ -76,7 +77,13 @@ def answer_of_one_run(
 
 
 def answer_of_windows(
-    best: Standing, other: Standing, change: Change, metric: str, what: str, words: Sequence[str]
+    best: Standing,
+    other: Standing,
+    change: Change,
+    metric: str,
+    what: str,
+    words: Sequence[str],
+    ties: Sequence[str] = (),
 ) -> Answer:
     """The answer where policies ran on the same many windows.
 
@@ -87,20 +94,25 @@ def answer_of_windows(
         metric: The one that decides.
         what: What ``other`` is, in words.
         words: More to say.
+        ties: Policies besides ``other`` that are not told apart from the best.
     """
     label, told = metric_label(metric), f"{other.label}, {what}" if what else other.label
     span = interval(change)
     if not span:
         sentence = f"{best.label} is best on {label}, beside {told}."
-        if change.ratio is not None:
+        if change.ratio == 0:
+            sentence = f"{best.label} and {told}, are equally good: the same {label}."
+        elif change.ratio is not None:
             sentence = f"{best.label} is best: {difference_words(change.ratio, metric)} than {told}."
         sure = "How sure? One window has no interval: more windows tell what is beyond chance."
     elif change.verdict == "tie" or change.ratio is None:
         sentence = f"{best.label} and {told}, are tied on {label}."
         sure = f"The difference is {percent(change.ratio)}; its 95 % interval, {span}, includes zero."
     else:
-        sentence = f"{best.label} is best: {difference_words(change.ratio, metric)} than {told}."
+        place = "is among the best" if ties else "is best"
+        sentence = f"{best.label} {place}: {difference_words(change.ratio, metric)} than {told}."
         sure = f"Beyond chance: the 95 % interval of the difference is {span} and excludes zero."
+    sure += _ties_text(ties) if span else ""
     theirs = metric_text(metric, other.values.get(metric))
     figures = [
         ("difference", percent(change.ratio), f"of {label}, against {other.label}"),
@@ -113,6 +125,14 @@ def answer_of_windows(
         *_side_figures(best, other),
     ]
     return Answer(sentence, sure, figures, words)
+
+
+def _ties_text(ties: Sequence[str]) -> str:
+    if not ties:
+        return ""
+    more = len(ties) - MOST_TIES
+    named = ", ".join(ties[:MOST_TIES]) + (f" and {more} more" if more > 0 else "")
+    return f" Statistically tied with the best: {named}."
 
 
 def relative(one: Standing, other: Standing, metric: str) -> float | None:
