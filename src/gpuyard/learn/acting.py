@@ -1,10 +1,11 @@
 """A network as it collects experience: its weights stay as they are for a while, and batches are small."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gpuyard.learn.collector import Arrays
-from gpuyard.learn.learner import to_tensors
+from gpuyard.learn.learner import NotFiniteError, to_tensors
 from gpuyard.learn.networks import SchedulingNetwork
 from gpuyard.network.rollout import native_network
 
@@ -18,6 +19,9 @@ class Actor:
     Args:
         network: Is not looked at again if it is computed natively.
         device: Where tensors live.
+
+    Raises:
+        NotFiniteError: if a weight is not a finite number.
     """
 
     def __init__(self, network: SchedulingNetwork, device: torch.device) -> None:
@@ -26,6 +30,9 @@ class Actor:
         self._native = None
         if device.type == "cpu" and network.config.kind in COMPUTED_NATIVELY:
             weights = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
+            for name, values in weights.items():
+                if not np.isfinite(values).all():
+                    raise NotFiniteError("a weight", {"tensor": name})
             self._native = native_network(network.config, network.sizes, weights)
 
     @torch.no_grad()
