@@ -73,6 +73,9 @@ def evaluate(
     placement: Annotated[
         str | None, Parameter(help="Where jobs go, the same for all. (default: as the policies say)")
     ] = None,
+    any_placement: Annotated[
+        bool, Flag, Parameter(help="Let placements differ between policies, to see what they are worth.")
+    ] = False,
     transfer: Annotated[
         bool,
         Flag,
@@ -117,6 +120,7 @@ def evaluate(
     settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     settings |= {"draws": True} if draws else {}
     settings |= {"transfer": True} if transfer else {}
+    settings |= {"any_placement": True} if any_placement else {}
     if jobs_per_window is not None:
         settings["jobs_per_window"] = jobs_per_window or None
     with StageProgress() as progress:
@@ -212,7 +216,7 @@ def _show(console: Console, comparison: Comparison, out: Path | None) -> None:
     from gpuyard.evaluate.words import who_loses_in_words
     from gpuyard.evaluation_tables import evaluation_table
 
-    console.print(evaluation_table(comparison), "", sep="\n")
+    console.print(evaluation_table(console, comparison), "", sep="\n")
     for line in comparison.summary().split("\n"):
         console.print(line)
     losers = who_loses_in_words(comparison)

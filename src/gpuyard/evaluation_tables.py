@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -10,48 +11,60 @@ from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.comparison import BESIDE
 from gpuyard.evaluate.words import change, interval_text, who_loses_in_words
 from gpuyard.quantities import metric_label, metric_text
-from gpuyard.tables import plain_table
+from gpuyard.tables import NARROWEST, first_that_fits, folded, plain_table
 
 STYLES = {"better": "green", "worse": "red", "tie": ""}
 
 
-def evaluation_table(comparison: Comparison) -> Table:
-    """One row a policy, the best first: the metric, how far from the reference, and what stands beside it."""
+def evaluation_table(console: Console, comparison: Comparison) -> Table:
+    """One row a policy, the best first: the metric, how far from the reference, and what stands beside it.
+
+    Args:
+        console: Where it will be shown; if it is narrow, rows take two lines and long names more.
+        comparison: What is shown.
+    """
     metric = comparison.setting.metric
     beside = [
         name
         for name in BESIDE
         if name != metric and all(comparison.knows(entry.name, name) for entry in comparison.shown)
     ]
-    headers = ["policy", metric_label(metric).replace(" ", "\n"), "difference\n(95 % interval)", "verdict"]
-    for name in beside:
-        headers.append(metric_label(name).replace(" ", "\n"))
-        headers += ["change"] if name == "mean_jct_s" else []
-    table = plain_table(*headers, right=[i for i in range(1, len(headers)) if i != 3])
-    table.columns[0].overflow = "fold"
     names = [name for name in comparison.ranking(metric) if comparison.policy(name).is_shown]
-    for name in names:
-        table.add_row(*_row(comparison, name, metric, beside))
-    return table
+
+    def build(short: bool, room: int) -> Table:
+        headers = ["policy", metric_label(metric).replace(" ", "\n"), "difference\n(95 % interval)"]
+        headers += [metric_label(name).replace(" ", "\n") for name in beside]
+        table = plain_table(*headers, right=range(1, len(headers)))
+        for name in names:
+            table.add_row(*_row(comparison, name, metric, beside, "\n" if short else " ", room))
+        return table
+
+    return first_that_fits(console, build) or build(True, NARROWEST)
 
 
-def _row(comparison: Comparison, name: str, metric: str, beside: list[str]) -> list[Text]:
+def _row(
+    comparison: Comparison, name: str, metric: str, beside: list[str], between: str, room: int
+) -> list[Text]:
     entry = comparison.policy(name)
-    label = Text(entry.label, style="bold" if entry.role == "given" else "")
+    label = folded(entry.label, room)
+    label.stylize("bold" if entry.role == "given" else "")
     cells = [label, Text(metric_text(metric, comparison.mean(name), short=True))]
-    if name == comparison.reference or comparison.reference is None:
-        cells += [Text(""), Text("reference" if comparison.reference else "", style="dim")]
+    is_reference = name == comparison.reference
+    if is_reference or comparison.reference is None:
+        cells.append(Text("reference" if is_reference else "", style="dim"))
     else:
         found = comparison.difference(name)
         interval = interval_text(found)
-        between = f"{change(found.ratio)} ({interval})" if interval else change(found.ratio)
-        verdict = "" if math.isnan(found.low) else found.verdict
-        cells += [Text(between), Text(verdict, style=STYLES[found.verdict])]
+        verdict = "" if math.isnan(found.low) else f"{found.verdict} "
+        style = STYLES[found.verdict]
+        cells.append(
+            Text.assemble((verdict, style), change(found.ratio), f"{between}({interval})" if interval else "")
+        )
     for one in beside:
-        cells.append(Text(metric_text(one, comparison.mean(name, one), short=True)))
-        if one == "mean_jct_s":
-            other = name != comparison.reference and comparison.reference is not None
-            cells.append(Text(change(comparison.difference(name, metric=one).ratio) if other else ""))
+        cell = Text(metric_text(one, comparison.mean(name, one), short=True))
+        if one == "mean_jct_s" and not is_reference and comparison.reference is not None:
+            cell.append(f"{between}({change(comparison.difference(name, metric=one).ratio)})")
+        cells.append(cell)
     return cells
 
 

@@ -74,10 +74,10 @@ def comparison_table(
         table = plain_table("policy", *_headers(metrics), right=range(1, len(metrics) + 1))
         columns = [_metric_column(name, metrics[name].direction, values, short) for name in metrics]
         for index, policy in enumerate(policies):
-            table.add_row(_folded(policy, room), *(column[index] for column in columns))
+            table.add_row(folded(policy, room), *(column[index] for column in columns))
         return table
 
-    return _first_that_fits(console, build) or _stacked_table(console, policies, values, metrics)
+    return first_that_fits(console, build) or _stacked_table(console, policies, values, metrics)
 
 
 def _stacked_table(
@@ -92,7 +92,7 @@ def _stacked_table(
             table.add_section()
             cells = _metric_column(name, metric.direction, values, short=True)
             for index, (policy, cell) in enumerate(zip(policies, cells, strict=True)):
-                table.add_row("" if index else metric_label(name), _folded(policy, room), cell)
+                table.add_row("" if index else metric_label(name), folded(policy, room), cell)
         return table
 
     return build(max(NARROWEST, _room(console, build(0))))
@@ -119,13 +119,13 @@ def class_table(
             columns = [_metric_column(name, metrics[name].direction, rows, short) for name in metrics]
             for index, policy in enumerate(runs):
                 label = (rows[0]["class"] or "(none)", f"{rows[0]['jobs']:,}") if index == 0 else ("", "")
-                table.add_row(*label, _folded(policy, room), *(column[index] for column in columns))
+                table.add_row(*label, folded(policy, room), *(column[index] for column in columns))
         return table
 
-    return _first_that_fits(console, build) or build(True, NARROWEST)
+    return first_that_fits(console, build) or build(True, NARROWEST)
 
 
-def _first_that_fits(console: Console, build: Callable[[bool, int], Table]) -> Table | None:
+def first_that_fits(console: Console, build: Callable[[bool, int], Table]) -> Table | None:
     """Long units if they fit, else short ones, else policies' names on several lines too, else nothing.
 
     Args:
@@ -149,7 +149,7 @@ def _room(console: Console, nameless: Table) -> int:
     return console.width - _width(console, nameless) + len("policy")
 
 
-def _folded(policy: str, room: int) -> Text:
+def folded(policy: str, room: int) -> Text:
     """The name on lines of at most so many columns, broken before + and /; lines after the first are dim."""
     lines = [""]
     for part in re.split("(?=[+/])", policy) if room else []:

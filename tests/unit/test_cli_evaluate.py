@@ -34,13 +34,25 @@ def test_the_answer_is_a_table_then_words_then_who_loses(
     code, out, _ = run(capsys, "wspt+easy+express:60:0.1", "--on", jobs, "--cluster", CLUSTER, *SMALL)
     assert code == 0
     table, words = out.split("\n\n", 1)
-    for heading in ("policy", "difference", "verdict", "JCT", "change"):
+    for heading in ("policy", "difference", "(95 % interval)", "JCT", "p99"):
         assert heading in table
     assert "wspt+easy+express:60:0.1" in table
     assert "reference" in table
     assert words.index("Best ") < words.index("Who loses")
     assert "the best fixed heuristic on validation windows" in words
     assert "In hindsight" in words
+
+
+def test_names_are_whole_on_a_narrow_terminal(
+    jobs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(capsys, "wspt+easy+express:60:0.1", "--on", jobs, "--cluster", CLUSTER, *SMALL)
+    table = out.split("\n\n", 1)[0]
+    assert code == 0
+    assert max(map(len, table.splitlines())) <= 80
+    first = next(i for i, line in enumerate(table.splitlines()) if line.startswith("wspt+easy "))
+    assert table.splitlines()[first + 1].startswith("+express:60:0.1 ")
 
 
 def test_json_is_one_document_with_everything_that_is_shown(

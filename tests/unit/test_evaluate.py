@@ -13,8 +13,8 @@ from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, EvaluationConfig, compare, evaluate_draws, evaluate_windows
 from gpuyard.held_out import WindowSet, cut_windows, disjoint_equivalent, overlapping
-from gpuyard.policies.base import parse_policy
-from gpuyard.policies.fixed import fixed_heuristics
+from gpuyard.policies.base import PolicySpec, parse_policy
+from gpuyard.policies.fixed import fixed_heuristics, slower_heuristics
 from gpuyard.workload import SynthConfig, make_workload
 from gpuyard.workload.shaping.slices import split_by_time, window
 
@@ -51,8 +51,15 @@ def test_the_reference_is_the_best_on_validation_windows_not_on_these(found: Com
     cluster, simulation = gy.parse_cluster(CLUSTER), SimulationConfig()
     family = fixed_heuristics(cluster, simulation, "consolidate")
     windows = WindowSet.of(some_jobs(), cluster, simulation, "validation", count=4, jobs=40)
-    means = [figures["mean_bounded_slowdown"].mean() for figures in windows.run(family)]
-    assert found.reference == family[int(np.argmin(means))].name
+
+    def means(policies: list[PolicySpec]) -> list[float]:
+        return [float(figures["mean_bounded_slowdown"].mean()) for figures in windows.run(policies)]
+
+    ranked = [family[i] for i in np.argsort(means(family), kind="stable")]
+    orders = list(dict.fromkeys(spec.order for spec in ranked))
+    family += slower_heuristics(orders[:5], some_jobs(), cluster, simulation, "consolidate")
+    assert {spec.backfill for spec in family[-10:]} == {"easy-sjf", "conservative"}
+    assert found.reference == family[int(np.argmin(means(family)))].name
     assert found.chosen_on == "validation"
     fixed = [spec.name for spec in family]
     assert found.hindsight == min(fixed, key=found.mean)
@@ -159,6 +166,23 @@ def test_heuristics_can_be_chosen_by_any_metric_that_has_a_direction() -> None:
                     metric="gpu_utilization")  # fmt: skip
     assert found.ranking()[0] == max((entry.name for entry in found.policies), key=found.mean)
     assert found.setting.lower_is_better is False
+
+
+def test_placements_may_differ_if_that_is_asked() -> None:
+    policies = ["saf", "saf/spread", "saf/tier"]
+    found = compare(policies, some_jobs(), CLUSTER, against="sjf/spread", any_placement=True, **SMALL)
+    given = [entry for entry in found.policies if entry.role == "given"]
+    assert [entry.name for entry in given] == ["saf+strict/spread", "saf+strict/tier"]  # saf is as the first
+    assert found.reference == "sjf+strict/spread"
+    assert len({entry.label for entry in found.shown}) == len(found.shown)
+
+
+def test_backfills_that_cannot_run_are_left_out() -> None:
+    cluster = gy.parse_cluster(CLUSTER)
+    told = slower_heuristics(["saf"], some_jobs(), cluster, SimulationConfig(), "consolidate")
+    assert [spec.backfill for spec in told] == ["easy-sjf", "conservative"]
+    unknown = SimulationConfig(estimates="none")
+    assert not slower_heuristics(["lifo"], some_jobs(), cluster, unknown, "consolidate")
 
 
 def test_names_without_a_placement_take_that_of_the_others(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ class EvaluationConfig(BaseModel):
     """Run usual heuristics beside the given policies."""
     placement: str | None = None
     """Of every policy; None: that of the given ones."""
+    any_placement: bool = False
+    """Let placements differ, to see what they are worth; heuristics that are added take the first one's."""
     transfer: bool = False
     """Let learned policies run with other information or on another cluster than they were trained with."""
     keep_jobs: bool = True

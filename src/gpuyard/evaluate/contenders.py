@@ -41,11 +41,19 @@ class Contender:
 
 
 def find_contenders(
-    policies: Iterable[str | PolicySpec | LearnedPolicy], placement: str | None = None
+    policies: Iterable[str | PolicySpec | LearnedPolicy],
+    placement: str | None = None,
+    *,
+    any_placement: bool = False,
 ) -> tuple[list[Contender], str]:
     """Policies by name, and the placement that all of them share.
 
     Names of heuristics without a placement take that of the others.
+
+    Args:
+        policies: Names, run directories or model files.
+        placement: Of all; None: the one that they state.
+        any_placement: They may state different ones; the first that is stated is for those that do not.
 
     Raises:
         InputError: for a policy that is unknown or given twice, or if placements differ.
@@ -57,17 +65,19 @@ def find_contenders(
             stated.setdefault(policy.base.placement, f"that of {policy.name}")
         elif isinstance(policy, PolicySpec) and not (isinstance(text, str) and "/" not in text):
             stated.setdefault(policy.placement, f"that of {policy.name}")
-    if len(stated) > 1:
+    if len(stated) > 1 and not any_placement:
         (first, of_first), (second, of_second), *_ = stated.items()
         raise InputError(
             f"policies must be compared with the same placement, but {first} is {of_first} and {second} "
-            f"{of_second}; compare those with {first} and those with {second} apart"
+            f"{of_second}; compare those with {first} and those with {second} apart, or all of "
+            "them with --any-placement"
         )
     shared = next(iter(stated), DEFAULT_PLACEMENT)
     contenders: list[Contender] = []
-    for _, policy in found:
+    for text, policy in found:
         if isinstance(policy, PolicySpec):
-            policy = replace(policy, placement=shared)
+            states_its_own = any_placement and not (isinstance(text, str) and "/" not in text)
+            policy = policy if states_its_own else replace(policy, placement=shared)
         elif not isinstance(policy, LearnedPolicy):
             raise InputError(f"policy {policy!r}: expected a policy's name, a run directory or a model file")
         if policy.name not in {contender.name for contender in contenders}:

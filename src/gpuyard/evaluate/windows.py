@@ -21,6 +21,7 @@ from gpuyard.evaluate.contenders import (
     find_contenders,
     heuristics,
     usual_heuristics,
+    with_labels,
 )
 from gpuyard.evaluate.setting import Setting, fingerprint_of, lower_is_better
 from gpuyard.held_out import (
@@ -38,7 +39,7 @@ from gpuyard.held_out import (
     without_oversize,
 )
 from gpuyard.policies.base import PolicySpec
-from gpuyard.policies.fixed import fixed_heuristics
+from gpuyard.policies.fixed import fixed_heuristics, slower_heuristics
 from gpuyard.policies.learned import LearnedPolicy
 from gpuyard.simulate import SimulationResult, simulate
 from gpuyard.workload import Workload
@@ -55,6 +56,10 @@ CHOSEN_IN: dict[Part, Part] = {
     "all": "validation",
 }
 """In which part the best fixed heuristic is chosen, by the part that policies are compared on."""
+BEST_ORDERS = 5
+"""How many orders are tried with the backfills that take many times as long."""
+MOST_JOBS_FOR_SLOWER = 2048
+"""Of a window: in longer ones, with queues of thousands, they would take hours."""
 
 
 def evaluate_windows(
@@ -81,7 +86,7 @@ def evaluate_windows(
     """
     config, simulation = config or EvaluationConfig(), simulation or SimulationConfig()
     lower_is_better(config.metric)
-    given, placement = find_contenders(policies, config.placement)
+    given, placement = find_contenders(policies, config.placement, any_placement=config.any_placement)
 
     def cut(part: Part, count: int) -> list[HeldOutWindow]:
         jobs = config.jobs_per_window
@@ -134,7 +139,7 @@ def evaluate_draws(
     config, simulation = config or EvaluationConfig(), simulation or SimulationConfig()
     if config.jobs_per_window is not None:
         generator = generator.model_copy(update={"jobs": config.jobs_per_window})
-    given, placement = find_contenders(policies, config.placement)
+    given, placement = find_contenders(policies, config.placement, any_placement=config.any_placement)
     first = TEST_DRAWS if config.first_draw is None else config.first_draw
 
     def runnable(drawn: Sequence[HeldOutWindow]) -> list[HeldOutWindow]:
@@ -197,9 +202,11 @@ class _Evaluation:
         family = [contender_of(spec, "family") for spec in self._family()]
         chosen_on: ChosenOn = "validation" if self._config.against == BEST else "given"
         if chosen_on == "validation":
-            reference = self._best_on(validation(), family)
+            reference, family = self._best_on(validation(), family)
         else:
-            found, _ = find_contenders([self._config.against], self._placement)
+            found, _ = find_contenders(
+                [self._config.against], self._placement, any_placement=self._config.any_placement
+            )
             reference = self._checked(found[0])
         usual = usual_heuristics(self._simulation) if self._config.usual else ()
         shown = without_doubles(
@@ -210,11 +217,11 @@ class _Evaluation:
         if everything is None:
             everything = chosen_on == "validation"
         figures = self._figures(self._windows, family, "every heuristic") if everything else {}
-        hindsight = self._best_of(figures)
+        hindsight = next(iter(self._ranked(figures)), None)
         if hindsight and hindsight not in {one.name for one in shown}:
             best = next(one for one in family if one.name == hindsight)
             shown.append(best.in_role("hindsight"))
-        return self._put_together(shown, family, figures, reference.name, chosen_on, hindsight)
+        return self._put_together(with_labels(shown), family, figures, reference.name, chosen_on, hindsight)
 
     def _checked(self, contender: Contender) -> Contender:
         jobs = self._windows[0].jobs
@@ -248,21 +255,36 @@ class _Evaluation:
             for spec in specs
         }
 
-    def _best_of(self, figures: dict[str, dict[str, Any]]) -> str | None:
-        """The policy whose mean of the metric over windows is best."""
+    def _ranked(self, figures: dict[str, dict[str, Any]]) -> list[str]:
+        """Policies from the best mean of the metric over windows to the worst, without those of unknown."""
         sign = 1.0 if self._setting.lower_is_better else -1.0
         means = {name: sign * float(found[self._config.metric].mean()) for name, found in figures.items()}
-        known = {name: mean for name, mean in means.items() if np.isfinite(mean)}
-        return min(known, key=lambda name: known[name]) if known else None
+        return sorted(
+            (name for name, mean in means.items() if np.isfinite(mean)), key=lambda name: means[name]
+        )
 
-    def _best_on(self, windows: Sequence[HeldOutWindow], family: Sequence[Contender]) -> Contender:
-        best = self._best_of(self._figures(windows, family, "choosing the best heuristic"))
-        if best is None:
+    def _best_on(
+        self, windows: Sequence[HeldOutWindow], family: list[Contender]
+    ) -> tuple[Contender, list[Contender]]:
+        """The best fixed heuristic on these windows, and all that were tried.
+
+        The best orders are tried with the slower backfills too.
+        """
+        figures = self._figures(windows, family, "choosing the best heuristic")
+        orders = dict.fromkeys(name.partition("+")[0] for name in self._ranked(figures))
+        tried = list(orders)[:BEST_ORDERS] if len(windows[0].jobs) <= MOST_JOBS_FOR_SLOWER else []
+        slower = slower_heuristics(tried, windows[0].jobs, self._cluster, self._simulation, self._placement)
+        more = [contender_of(spec, "family") for spec in slower]
+        if more:
+            figures |= self._figures(windows, more, "with other backfills")
+        ranked = self._ranked(figures)
+        if not ranked:
             raise InputError(
                 f"metric {self._config.metric} is not known here, so no heuristic is best by it; compare by "
                 "another metric, or say against which policy"
             )
-        return next(one for one in family if one.name == best).in_role("reference")
+        family = [*family, *more]
+        return next(one for one in family if one.name == ranked[0]).in_role("reference"), family
 
     # --- All metrics, for the policies that are shown ---
 

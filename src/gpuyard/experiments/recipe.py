@@ -18,8 +18,8 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=80)]
 HERE, TRACES = "{here}", "{traces}"
 """What stands in arguments for the experiment's own folder of results, and for the folder of traces."""
 PLACEHOLDER = re.compile(r"\{[A-Za-z_]\w*\}")
-GRID = re.compile(r"\{grid:([a-z0-9.-]+)\}")
-"""Stands for the policy that the grid of a search found."""
+GRID = re.compile(r"\{grid:([a-z0-9.-]+)(?:/([a-z-]+))?\}")
+"""Stands for the policy that the grid of a search found, with another placement if one is named."""
 VERBS = ("workload", "train", "evaluate", "simulate")
 
 
@@ -31,7 +31,8 @@ class Step(_Table):
     """A command, or one for every combination of some values.
 
     In the arguments ``{here}`` is the experiment's own folder of results, ``{traces}`` the folder of traces,
-    ``{grid:RUN}`` the policy that the grid of a search found, and ``{NAME}`` a value of ``each``. An argument
+    ``{grid:RUN}`` the policy that the grid of a search found, ``{grid:RUN/PLACEMENT}`` the same with
+    another placement, and ``{NAME}`` a value of ``each``. An argument
     with ``*`` stands for all files of that name.
     """
 
@@ -195,7 +196,7 @@ class Command:
             if TRACES in argument and traces is None:
                 raise InputError(f"{argument} is needed; say where traces are with --traces FOLDER")
             text = argument.replace(HERE, str(here)).replace(TRACES, str(traces))
-            text = GRID.sub(lambda found: grid_policy(here / found[1]), text)
+            text = GRID.sub(lambda found: grid_policy(here / found[1], found[2]), text)
             if "*" in text and HERE in argument:
                 known = None if written is None else [Path(one.replace(HERE, str(here))) for one in written]
                 found = [
@@ -221,12 +222,13 @@ def option(arguments: Sequence[str], name: str) -> str | None:
     return None
 
 
-def grid_policy(run: Path) -> str:
-    """The policy that a search's grid found, which has a name."""
+def grid_policy(run: Path, placement: str | None = None) -> str:
+    """The policy that a search's grid found, which has a name; with another placement if one is given."""
     path = run / "search.json"
     if not path.is_file():
         raise InputError(f"{path} is not there; was the search before it run?")
-    return str(json.loads(path.read_text(encoding="utf-8"))["grid_policy"])
+    name = str(json.loads(path.read_text(encoding="utf-8"))["grid_policy"])
+    return name if placement is None else f"{name.rpartition('/')[0]}/{placement}"
 
 
 def commands_of(step: Step) -> list[Command]:

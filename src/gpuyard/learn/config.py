@@ -115,7 +115,7 @@ class ValidationSection(Section):
     heuristics: tuple[Name, ...] = ()
     """Policies to stand beside it; none: a few usual ones."""
     max_jct_increase: Annotated[float, Field(ge=0)] | None = None
-    """Charge for a mean completion time above that of the best heuristic by more than this share."""
+    """Charge for a mean completion time above that of the best of ``heuristics`` by more than this share."""
 
 
 class WarmStartSection(Section):

@@ -50,7 +50,8 @@ class Validation:
     """Held-out windows, and what heuristics reach on them.
 
     Attributes:
-        reference: The best of the heuristics, from which the limit of completion times is counted.
+        reference: The best of the heuristics, from which the limit of completion times is counted. The base
+            policy is one of them only if it is named as one: a tuned base may itself be beyond the limit.
 
     Args:
         environments: Of the configuration.
@@ -69,13 +70,13 @@ class Validation:
         self._threads = threads
         self._higher = _higher_is_better(section.metric)
         own = self._model.policy.name
-        names = section.heuristics or environments.usual_heuristics()
+        names = [_full_name(name) for name in section.heuristics or environments.usual_heuristics()]
         self.heuristics: dict[str, Judgement] = {}
         results = {
             name: run_episodes(self._model, self._names, name, threads=threads)
-            for name in dict.fromkeys([own, *(_full_name(name) for name in names)])
+            for name in dict.fromkeys([own, *names])
         }
-        self.reference = min(results, key=lambda name: self.loss(results[name]))
+        self.reference = min(names, key=lambda name: self.loss(results[name]))
         self._reference_jct = float(np.mean(results[self.reference].metrics["mean_jct_s"]))
         for name, result in results.items():
             self.heuristics[name] = self._judge(result)
