@@ -8,8 +8,10 @@ import pytest
 from gpuyard.env.vector import SchedulingVectorEnv
 from gpuyard.errors import InputError
 from gpuyard.learn.config import read_config
+from gpuyard.learn.environments import Environments
 from gpuyard.learn.evolve import Evolution, EvolveConfig, spread_of_columns, steps_of_rule
 from gpuyard.learn.evolve_worker import EvolveWorker
+from gpuyard.learn.validation import Validation
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.rollout import native_network
 from gpuyard.network.sizes import NetworkSizes
@@ -135,3 +137,15 @@ def test_evolution_is_one_process_and_its_steps_are_episodes() -> None:
     assert config.training.processes == 1
     assert config.training.steps == 6 * 8 * 6
     assert config.network.kind == "rule"
+
+
+def test_limits_are_counted_from_the_named_heuristics_not_from_a_tuned_base() -> None:
+    environment = {**TABLES["environment"], "base_policy": "sjf+easy+express:60:0.2"}
+    config = read_config({**TABLES, "environment": environment})
+    validation = Validation(Environments(config.environment), config.validation, config.network, threads=1)
+    assert set(validation.heuristics) == {
+        "sjf+easy+express:60:0.2/consolidate",
+        "fifo+greedy/consolidate",
+    }
+    assert validation.reference == "fifo+greedy/consolidate"
+    assert validation.best_heuristic()[0] == "sjf+easy+express:60:0.2/consolidate"

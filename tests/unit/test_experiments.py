@@ -9,7 +9,7 @@ import pytest
 from gpuyard.cli import main
 from gpuyard.errors import InputError
 from gpuyard.experiments import running
-from gpuyard.experiments.recipe import read_recipe
+from gpuyard.experiments.recipe import Command, read_recipe
 from gpuyard.experiments.running import Experiment, run_experiment
 
 RECIPE = """
@@ -296,3 +296,12 @@ def test_every_recipe_of_the_project_is_well_formed(path: Path) -> None:
     assert recipe.table, "an experiment shows something"
     for command in recipe.commands():
         assert command.out is not None
+
+
+def test_the_grids_policy_may_take_another_placement(tmp_path: Path) -> None:
+    (tmp_path / "search").mkdir()
+    found = {"grid_policy": "power:2+strict/tier"}
+    (tmp_path / "search" / "search.json").write_text(json.dumps(found))
+    command = Command("test", ("evaluate", "{grid:search}", "{grid:search/milp}", "--out", "{here}/test"))
+    assert command.placed(tmp_path, None)[1:3] == ["power:2+strict/tier", "power:2+strict/milp"]
+    assert command.uses(Command("search", ("train", "search", "--out", "{here}/search")))

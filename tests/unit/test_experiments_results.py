@@ -374,6 +374,15 @@ def test_models_whose_traces_are_absent_are_skipped(models: Path, tmp_path: Path
     assert f"there is no {tmp_path}/log.swf" in one.in_words()
 
 
+def test_jobs_that_cannot_be_made_are_one_models_problem(models: Path) -> None:
+    path = models / "by-windows.json"
+    path.write_text(path.read_text().replace('"--preset"', '"--no-such-option"'))
+    broken, other = check_models(None, ["by-windows", "by-draws"], models)
+    assert broken.agrees is False
+    assert "failed" in broken.in_words()
+    assert other.agrees is True
+
+
 def test_unknown_models_are_refused_with_those_there_are(models: Path) -> None:
     with pytest.raises(InputError, match="model:by-window: no such model comes with gpuyard; did you mean"):
         check_models(None, ["by-window"], models)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
@@ -100,8 +101,11 @@ def _check(card: Card, model: Path, traces: Path | None, folder: Path) -> Check:
         return Check(card.name, False, card, None, (f"{model.name} is not the file that the card is of",))
     if missing := _missing(card, traces):
         return Check(card.name, None, card, None, (missing,))
-    here = _prepared(card.repeat.prepare, traces, folder)
-    comparison = _repeated(card, model, here, traces)
+    try:
+        here = _prepared(card.repeat.prepare, traces, folder)
+        comparison = _repeated(card, model, here, traces)
+    except InputError as error:
+        return Check(card.name, False, card, None, (str(error),))
     setting, told = comparison.setting, card.repeat
     if setting.fingerprint != told.fingerprint:
         return Check(card.name, False, card, None, ("the jobs are not those that the card is of",))
@@ -136,6 +140,7 @@ def _prepared(commands: Sequence[Arguments], traces: Path | None, folder: Path) 
     for number, arguments in enumerate(commands):
         placed = Command(str(number), arguments).placed(here, traces)
         if (said := run_gpuyard(placed, here / f"{number}.log")) is not None:
+            rmtree(here)  # so that no other model takes what is half done for jobs
             raise InputError(f"gpuyard {' '.join(placed)}: failed ({said})")
     return here
 
