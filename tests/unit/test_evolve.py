@@ -139,13 +139,11 @@ def test_evolution_is_one_process_and_its_steps_are_episodes() -> None:
     assert config.network.kind == "rule"
 
 
-def test_limits_are_counted_from_the_named_heuristics_not_from_a_tuned_base() -> None:
-    environment = {**TABLES["environment"], "base_policy": "sjf+easy+express:60:0.2"}
-    config = read_config({**TABLES, "environment": environment})
+def test_limits_are_counted_from_the_named_heuristics_not_from_a_better_base() -> None:
+    environment = {**TABLES["environment"], "base_policy": "sjf+greedy"}
+    config = read_config(
+        {**TABLES, "environment": environment, "validation": {**TABLES["validation"], "heuristics": ["fifo"]}}
+    )
     validation = Validation(Environments(config.environment), config.validation, config.network, threads=1)
-    assert set(validation.heuristics) == {
-        "sjf+easy+express:60:0.2/consolidate",
-        "fifo+greedy/consolidate",
-    }
-    assert validation.reference == "fifo+greedy/consolidate"
-    assert validation.best_heuristic()[0] == "sjf+easy+express:60:0.2/consolidate"
+    assert validation.best_heuristic()[0] == "sjf+greedy/consolidate"
+    assert validation.reference == "fifo+strict/consolidate"
