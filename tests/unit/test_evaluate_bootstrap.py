@@ -10,6 +10,7 @@ from gpuyard.evaluate.bootstrap import (
     interval,
     paired_difference,
     resampled_differences,
+    resampled_interval,
     usable_block,
     widening,
 )
@@ -129,3 +130,12 @@ def test_many_independent_windows_need_no_widening_and_few_or_overlapping_ones_d
     assert widening(2, 10**6) == pytest.approx(math.sqrt(4 / 3), abs=1e-3)
     assert widening(1, 5) == pytest.approx(2.7764 / 1.95996 * math.sqrt(5 / 4), rel=4e-3)
     assert widening(32, 40, 2.2) == widening(32, 40, 4.9)
+
+
+def test_resampling_alone_is_narrower_on_both_sides() -> None:
+    rng = np.random.default_rng(3)
+    other = rng.lognormal(1.0, 1.0, 40)
+    own = other * rng.lognormal(-0.3, 0.5, 40)
+    low, high = interval(own, other, 6, 8.0)
+    narrow = resampled_interval(own, other, 6)
+    assert low < narrow[0] < own.mean() / other.mean() - 1 < narrow[1] < high

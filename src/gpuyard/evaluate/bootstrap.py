@@ -70,14 +70,20 @@ def paired_difference(
 
 def interval(own: Floats, other: Floats, block: int, disjoint: float | None = None) -> tuple[float, float]:
     """The 95 % interval of the relative difference of means."""
+    low, high = resampled_interval(own, other, block)
+    factor = widening(block, len(own), disjoint)
+    centre = float(own.mean()), float(other.mean())
+    return _away(low, centre, factor), _away(high, centre, factor)
+
+
+def resampled_interval(own: Floats, other: Floats, block: int) -> tuple[float, float]:
+    """The same as resampling alone gives it, which is too narrow where windows are few or overlap."""
     samples = resampled_differences(own, other, block, RESAMPLES)
     tail = 50 * (1 - LEVEL)
     # Between a number and infinity, which stands where the other's mean is 0, nothing can be interpolated.
     method: Literal["linear", "nearest"] = "linear" if np.isfinite(samples).all() else "nearest"
     low, high = np.percentile(samples, [tail, 100 - tail], method=method)
-    factor = widening(block, len(own), disjoint)
-    centre = float(own.mean()), float(other.mean())
-    return _away(float(low), centre, factor), _away(float(high), centre, factor)
+    return float(low), float(high)
 
 
 def widening(block: int, count: int, disjoint: float | None = None) -> float:

@@ -24,9 +24,17 @@ from gpuyard.experiments.curves import curve_panels
 from gpuyard.experiments.pictures import Gain, curves_picture, gains_picture
 from gpuyard.experiments.recipe import TRACES, Table, commands_of
 from gpuyard.experiments.running import Experiment
-from gpuyard.experiments.standings import Standing, entry_of_run, finite, standing, standings
+from gpuyard.experiments.standings import (
+    Standing,
+    entry_of_run,
+    finite,
+    resampled_interval_of,
+    standing,
+    standings,
+)
 from gpuyard.files import atomic_write
 from gpuyard.quantities import metric_label, metric_text
+from gpuyard.report.words import percent
 
 IMAGES = "images"
 MODELS_PAGE = "models.md"
@@ -60,9 +68,10 @@ information and the same placement, without longer completion times?
   ({resamples:,} resamples): neighbouring windows overlap and are resampled together, and intervals are wider
   where windows are few ([how](evaluation.md#intervals)). An interval that includes zero is called a tie.
 - **The reference** is, unless a table says otherwise, the best of all fixed heuristics: every order that does
-  not preempt and goes by the same information, with `strict`, `greedy` and `easy` backfill
-  ([which](evaluation.md#what-is-compared)). It is chosen on validation windows, or on other draws than those
-  shown. The heuristic that turned out best on the test itself stands beside it.
+  not preempt and goes by the same information, with `strict`, `greedy` and `easy` backfill, and the five
+  best orders with `easy-sjf` and `conservative` ([which](evaluation.md#what-is-compared)). It is chosen on
+  validation windows, or on other draws than those shown. The heuristic that turned out best on the test
+  itself stands beside it.
 - **The test comes last**: models and settings are chosen on validation. Where a recipe was changed after its
   test figures were seen, "What did not work" says so. {mark} marks a policy that was picked among several by
   the very figures shown, which flatters it.
@@ -281,7 +290,7 @@ def _table_part(shown: _Shown) -> list[str]:
     if shown.comparison is None:
         return [*lines, "Not run yet, or run with other arguments than the recipe has now.", ""]
     lines += [where_text(shown.comparison), "", *result_table(shown.comparison, shown.rows), ""]
-    return [*lines, *_against_hindsight(shown)]
+    return [*lines, *_against_hindsight(shown), *_before_widening(shown)]
 
 
 def _against_hindsight(shown: _Shown) -> list[str]:
@@ -297,6 +306,22 @@ def _against_hindsight(shown: _Shown) -> list[str]:
     return [
         f"Against {code(hindsight.label)}, the fixed heuristic that was best on these very windows, "
         f"{code(best.label)} is at {difference_text(found.difference)}: {found.difference.verdict}.",
+        "",
+    ]
+
+
+def _before_widening(shown: _Shown) -> list[str]:
+    """Where the plain bootstrap would have called a tie a win: what it says, and that it is too narrow."""
+    comparison, best = shown.comparison, shown.best
+    if comparison is None or best is None or best.difference is None or best.difference.verdict != "tie":
+        return []
+    ends = resampled_interval_of(comparison, best.policies)
+    if ends is None or ends[0] <= 0.0 <= ends[1]:
+        return []
+    return [
+        f"Of {code(best.label)} resampling alone gives [{percent(ends[0])}, {percent(ends[1])}], which "
+        f"excludes zero; for the {comparison.setting.disjoint:.1f} windows side by side that these amount to "
+        "it is too narrow ([why](evaluation.md#intervals)), so we call it a tie.",
         "",
     ]
 

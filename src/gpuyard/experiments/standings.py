@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, Difference, PolicyEntry
-from gpuyard.evaluate.bootstrap import Floats, paired_difference
+from gpuyard.evaluate.bootstrap import Floats, paired_difference, resampled_interval
 from gpuyard.evaluate.setting import lower_is_better
 from gpuyard.run_files import BEST
 
@@ -86,6 +86,20 @@ def standing(comparison: Comparison, entries: Sequence[PolicyEntry]) -> Standing
         seeds=seeds,
         better=sum(one is not None and one.verdict == "better" for one in alone),
     )
+
+
+def resampled_interval_of(comparison: Comparison, policies: Sequence[str]) -> tuple[float, float] | None:
+    """The interval of the difference to the reference before it is widened; None if there is none."""
+    reference = comparison.reference
+    if reference is None or len(comparison.setting.windows) < 2:
+        return None
+    own, other = (
+        _values(comparison, [comparison.policy(name) for name in names], comparison.setting.metric)
+        for names in (policies, [reference])
+    )
+    if own is None or other is None:
+        return None
+    return resampled_interval(own, other, comparison.setting.block)
 
 
 def _groups(entries: Iterable[PolicyEntry]) -> list[list[PolicyEntry]]:
