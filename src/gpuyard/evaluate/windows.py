@@ -56,7 +56,7 @@ CHOSEN_IN: dict[Part, Part] = {
     "all": "validation",
 }
 """In which part the best fixed heuristic is chosen, by the part that policies are compared on."""
-BEST_ORDERS = 5
+BEST_ORDERS = 2
 """How many orders are tried with the backfills that take many times as long."""
 MOST_JOBS_FOR_SLOWER = 2048
 """Of a window: in longer ones, with queues of thousands, they would take hours."""

@@ -68,7 +68,7 @@ information and the same placement, without longer completion times?
   ({resamples:,} resamples): neighbouring windows overlap and are resampled together, and intervals are wider
   where windows are few ([how](evaluation.md#intervals)). An interval that includes zero is called a tie.
 - **The reference** is, unless a table says otherwise, the best of all fixed heuristics: every order that does
-  not preempt and goes by the same information, with `strict`, `greedy` and `easy` backfill, and the five
+  not preempt and goes by the same information, with `strict`, `greedy` and `easy` backfill, and the two
   best orders with `easy-sjf` and `conservative` ([which](evaluation.md#what-is-compared)). It is chosen on
   validation windows, or on other draws than those shown. The heuristic that turned out best on the test
   itself stands beside it.
