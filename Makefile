@@ -47,7 +47,7 @@ bench: setup
 # All experiments of docs/results.md, then that page. Takes hours; the second time it goes on where it stopped.
 results: setup
 	@$(BIN)/gpuyard experiments run $(if $(TRACES),--traces $(TRACES))
-	@$(BIN)/gpuyard experiments page
+	@$(BIN)/gpuyard experiments page --readme README.md
 
 # The models that come with gpuyard, evaluated again and compared with the figures on their cards.
 results-check: setup

@@ -66,6 +66,9 @@ def page(
     *,
     results: Results = RESULTS,
     out: Annotated[Path, Parameter(help="The page to write.")] = PAGE,
+    readme: Annotated[
+        Path | None, Parameter(help="A file whose table of headlines is written, too, between its marks.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write the page of results from what experiments left behind."""
@@ -73,7 +76,7 @@ def page(
     from gpuyard.experiments.running import Experiment
     from gpuyard.quantities import plural
 
-    shown = write_page([Experiment.of(file, results) for file in files or _recipes()], out)
+    shown = write_page([Experiment.of(file, results) for file in files or _recipes()], out, readme)
     if json:
         print_json({"page": str(out), "experiments": shown})
         return

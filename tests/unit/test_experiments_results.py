@@ -22,6 +22,7 @@ from gpuyard.experiments.cards import read_card
 from gpuyard.experiments.cells import jct_text, plain
 from gpuyard.experiments.checking import check_models, differing
 from gpuyard.experiments.curves import curve_panels
+from gpuyard.experiments.headlines import BEGIN, END
 from gpuyard.experiments.models import ship_models
 from gpuyard.experiments.page import write_page
 from gpuyard.experiments.pictures import CurveGroup, Gain, Panel, curves_picture, gains_picture, shown_range
@@ -438,3 +439,30 @@ def test_without_recipes_one_is_told_to_name_them(
     monkeypatch.chdir(tmp_path)
     assert main(["experiments", "page"]) == 2
     assert "there are no recipes in experiments/" in capsys.readouterr().err
+
+
+def test_headlines_go_between_their_marks_and_nowhere_else(finished: Experiment, tmp_path: Path) -> None:
+    table = finished.recipe.table[0].model_copy(update={"headline": "A | b", "learned": "evolve-3"})
+    recipe = finished.recipe.model_copy(update={"table": (table, *finished.recipe.table[1:])})
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
+    for _ in range(2):
+        write_page([replace(finished, recipe=recipe)], tmp_path / "results.md", readme)
+    before, _, rest = readme.read_text().partition(BEGIN)
+    inside, _, after = rest.partition(END)
+    assert (before, after) == ("before\n\n", "\n\nafter\n")
+    lines = inside.strip().splitlines()
+    assert len(lines) == 3
+    assert lines[2].startswith("| A \\| b | ")
+    assert "(`evolve-3`)" in lines[2]
+    readme.write_text("no marks\n")
+    with pytest.raises(InputError, match="between which the table goes"):
+        write_page([finished], tmp_path / "results.md", readme)
+    assert readme.read_text() == "no marks\n"
+
+
+def test_a_row_that_is_not_there_cannot_stand_for_a_table(finished: Experiment, tmp_path: Path) -> None:
+    table = finished.recipe.table[0].model_copy(update={"learned": "evolv"})
+    recipe = finished.recipe.model_copy(update={"table": (table,)})
+    with pytest.raises(InputError, match="'evolv' is none of its rows; did you mean 'evolve-3'"):
+        write_page([replace(finished, recipe=recipe)], tmp_path / "results.md")

@@ -1,11 +1,9 @@
 """The page of results, docs/results.md: every figure comes from what experiments left behind."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from gpuyard.errors import InputError
-from gpuyard.evaluate import Comparison
 from gpuyard.evaluate.words import who_loses_in_words
 from gpuyard.experiments.cells import (
     LONGER,
@@ -21,17 +19,12 @@ from gpuyard.experiments.cells import (
     where_text,
 )
 from gpuyard.experiments.curves import curve_panels
+from gpuyard.experiments.headlines import write_headlines
 from gpuyard.experiments.pictures import Gain, curves_picture, gains_picture
-from gpuyard.experiments.recipe import TRACES, Table, commands_of
+from gpuyard.experiments.recipe import TRACES, commands_of
 from gpuyard.experiments.running import Experiment
-from gpuyard.experiments.standings import (
-    Standing,
-    entry_of_run,
-    finite,
-    resampled_interval_of,
-    standing,
-    standings,
-)
+from gpuyard.experiments.shown import Shown, show
+from gpuyard.experiments.standings import finite, resampled_interval_of, standing
 from gpuyard.files import atomic_write
 from gpuyard.quantities import metric_label, metric_text
 from gpuyard.report.words import percent
@@ -81,38 +74,13 @@ information and the same placement, without longer completion times?
 """
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """A table with its comparison.
-
-    Attributes:
-        experiment: Whose it is.
-        table: As the recipe names it.
-        comparison: None if it is not there yet.
-        rows: Its standings.
-        best: The learned policy that stands for it; None without one.
-        picked: Whether that was picked by these very figures.
-    """
-
-    experiment: Experiment
-    table: Table
-    comparison: Comparison | None
-    rows: tuple[Standing, ...] = ()
-    best: Standing | None = None
-    picked: bool = False
-
-    @property
-    def reference(self) -> Standing | None:
-        name = self.comparison.reference if self.comparison else None
-        return next((row for row in self.rows if name in row.policies), None)
-
-
-def write_page(experiments: Sequence[Experiment], out: Path) -> list[str]:
+def write_page(experiments: Sequence[Experiment], out: Path, readme: Path | None = None) -> list[str]:
     """Write the page of results and its pictures.
 
     Args:
         experiments: Finished or not: what is not is said.
         out: The page; pictures go to ``images`` beside it.
+        readme: A file whose table of headlines is written too.
 
     Returns:
         Names of the experiments whose tables are all there.
@@ -121,7 +89,7 @@ def write_page(experiments: Sequence[Experiment], out: Path) -> list[str]:
         InputError: if results are damaged, or something cannot be written.
     """
     ordered = sorted(experiments, key=lambda one: (one.recipe.letter, one.name))
-    shown = {one.name: [_show(one, table) for table in one.recipe.table] for one in ordered}
+    shown = {one.name: [show(one, table) for table in one.recipe.table] for one in ordered}
     (out.parent / IMAGES).mkdir(parents=True, exist_ok=True)
     everything = [table for tables in shown.values() for table in tables]
     parts = [_opening(), _overview(ordered, shown, out)]
@@ -129,6 +97,8 @@ def write_page(experiments: Sequence[Experiment], out: Path) -> list[str]:
     parts += [_what_did_not_work(ordered)]
     _write_gains(everything, out)
     _write(out, "\n".join(part for part in parts if part))
+    if readme is not None:
+        write_headlines(everything, readme)
     return [
         one.name
         for one in ordered
@@ -147,29 +117,10 @@ def _opening() -> str:
     return OPENING.format(resamples=RESAMPLES, mark=IN_HINDSIGHT)
 
 
-# --- What is known ---
-
-
-def _show(experiment: Experiment, table: Table) -> _Shown:
-    try:
-        experiment.check_done(table.evaluation)
-    except InputError:
-        return _Shown(experiment, table, None)
-    comparison = Comparison.read(experiment.here / table.evaluation)
-    rows = tuple(standings(comparison))
-    shipped = [one.run for one in experiment.recipe.model if one.evaluation == table.evaluation]
-    if shipped:
-        entry = entry_of_run(comparison, shipped[0])
-        return _Shown(experiment, table, comparison, rows, standing(comparison, [entry]))
-    learned = [row for row in rows if row.learned] or [row for row in rows if row.role == "given"]
-    best = learned[0] if learned else None
-    return _Shown(experiment, table, comparison, rows, best, picked=len(learned) > 1)
-
-
 # --- Overview ---
 
 
-def _overview(experiments: Sequence[Experiment], shown: dict[str, list[_Shown]], out: Path) -> str:
+def _overview(experiments: Sequence[Experiment], shown: dict[str, list[Shown]], out: Path) -> str:
     lines = [
         "## At a glance",
         "",
@@ -196,7 +147,7 @@ def _overview(experiments: Sequence[Experiment], shown: dict[str, list[_Shown]],
     return "\n".join(lines)
 
 
-def _overview_row(shown: _Shown, link: str, *, several: bool) -> str:
+def _overview_row(shown: Shown, link: str, *, several: bool) -> str:
     best, reference = shown.best, shown.reference
     assert best is not None
     assert shown.comparison is not None
@@ -220,13 +171,13 @@ def _overview_row(shown: _Shown, link: str, *, several: bool) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _write_gains(tables: Sequence[_Shown], out: Path) -> None:
+def _write_gains(tables: Sequence[Shown], out: Path) -> None:
     gains = [_gain(table) for table in tables if table.best and table.best.difference]
     if gains:
         _write(out.parent / IMAGES / f"{out.stem}.svg", gains_picture(gains))
 
 
-def _gain(shown: _Shown) -> Gain:
+def _gain(shown: Shown) -> Gain:
     best, comparison = shown.best, shown.comparison
     assert best is not None
     assert best.difference is not None
@@ -249,7 +200,7 @@ def _gain(shown: _Shown) -> Gain:
 # --- One experiment ---
 
 
-def _section(experiment: Experiment, tables: Sequence[_Shown], out: Path) -> str:
+def _section(experiment: Experiment, tables: Sequence[Shown], out: Path) -> str:
     recipe = experiment.recipe
     lines = [f'<a id="{_anchor(experiment)}"></a>', "", f"## ({recipe.letter}) {recipe.title}", ""]
     lines += [recipe.about.strip(), ""]
@@ -283,7 +234,7 @@ def _what_is_missing(experiment: Experiment) -> list[str]:
     return [f"**Not complete.** {'; '.join(told).capitalize()}.", ""] if told else []
 
 
-def _table_part(shown: _Shown) -> list[str]:
+def _table_part(shown: Shown) -> list[str]:
     lines = [f"### {shown.table.title}", ""]
     if shown.table.note.strip():
         lines += [shown.table.note.strip(), ""]
@@ -293,7 +244,7 @@ def _table_part(shown: _Shown) -> list[str]:
     return [*lines, *_against_hindsight(shown), *_before_widening(shown)]
 
 
-def _against_hindsight(shown: _Shown) -> list[str]:
+def _against_hindsight(shown: Shown) -> list[str]:
     """How the learned policy stands against the heuristic that nobody could have known to be the best."""
     comparison, best = shown.comparison, shown.best
     if comparison is None or best is None or comparison.hindsight in (None, comparison.reference):
@@ -310,7 +261,7 @@ def _against_hindsight(shown: _Shown) -> list[str]:
     ]
 
 
-def _before_widening(shown: _Shown) -> list[str]:
+def _before_widening(shown: Shown) -> list[str]:
     """Where the plain bootstrap would have called a tie a win: what it says, and that it is too narrow."""
     comparison, best = shown.comparison, shown.best
     if comparison is None or best is None or best.difference is None or best.difference.verdict != "tie":
@@ -326,7 +277,7 @@ def _before_widening(shown: _Shown) -> list[str]:
     ]
 
 
-def _losers(shown: _Shown, *, several: bool) -> list[str]:
+def _losers(shown: Shown, *, several: bool) -> list[str]:
     comparison, best = shown.comparison, shown.best
     if comparison is None or best is None or comparison.reference is None or not len(comparison.classes):
         return []

@@ -73,6 +73,11 @@ class Table(_Table):
     """Folder that ``gpuyard evaluate --out`` wrote."""
     title: str
     note: str = ""
+    learned: str = ""
+    """Label of the row that stands for it in the overview; without: the model that is shipped, else the best
+    one, which is marked as picked."""
+    headline: str = ""
+    """What it is called in the README's table; without: it is not there."""
 
 
 class Shipped(_Table):

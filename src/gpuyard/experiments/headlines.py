@@ -1,0 +1,56 @@
+"""The README's table of results, from the same files as the page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuyard.errors import InputError
+from gpuyard.evaluate.setting import UNFINISHED
+from gpuyard.experiments.cells import cell, code, difference_text
+from gpuyard.experiments.shown import Shown
+from gpuyard.files import atomic_write
+from gpuyard.quantities import metric_text
+
+BEGIN = "<!-- The next table is written by gpuyard experiments page. -->"
+END = "<!-- End of the table. -->"
+COLUMNS = ("", "best fixed heuristic", "learned", "difference [95 %]", "mean completion time [95 %]")
+
+
+def write_headlines(tables: Sequence[Shown], readme: Path) -> None:
+    """Put the tables that have a headline between two marks in a file.
+
+    Args:
+        tables: All of them.
+        readme: The file; everything outside the marks stays.
+
+    Raises:
+        InputError: if the file cannot be read or does not have the marks.
+    """
+    try:
+        text = readme.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{readme}: {error.strerror}") from None
+    begin, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise InputError(f"{readme}: expected the lines {BEGIN} and {END}, between which the table goes")
+    told = [one for one in tables if one.table.headline and one.best and one.comparison]
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS), *map(_line, told)]
+    with atomic_write(readme) as temporary:
+        temporary.write_text("\n\n".join([begin + BEGIN, "\n".join(lines), END + after]), encoding="utf-8")
+
+
+def _line(shown: Shown) -> str:
+    best, reference, comparison = shown.best, shown.reference, shown.comparison
+    assert best is not None
+    assert comparison is not None
+    metric = comparison.setting.metric
+    difference = difference_text(best.difference)
+    tie = best.difference is not None and best.difference.verdict == "tie"
+    cells = [
+        cell(shown.table.headline),
+        "" if reference is None else f"{metric_text(metric, reference.value)} ({code(reference.label)})",
+        f"{metric_text(metric, best.value)} ({code(best.label)})",
+        f"{difference}: a tie" if tie else difference,
+        "" if UNFINISHED in comparison.windows.columns else difference_text(best.jct),
+    ]
+    return f"| {' | '.join(cells)} |"

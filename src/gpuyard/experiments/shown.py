@@ -1,0 +1,68 @@
+"""A table of the page of results, with the comparison behind it and the policy that stands for it."""
+
+from dataclasses import dataclass
+
+from gpuyard.errors import InputError
+from gpuyard.evaluate import Comparison
+from gpuyard.experiments.recipe import Table
+from gpuyard.experiments.running import Experiment
+from gpuyard.experiments.standings import Standing, entry_of_run, standing, standings
+from gpuyard.registry import suggest
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table with its comparison.
+
+    Attributes:
+        experiment: Whose it is.
+        table: As the recipe names it.
+        comparison: None if it is not there yet.
+        rows: Its standings.
+        best: The learned policy that stands for it; None without one.
+        picked: Whether that was picked by these very figures.
+    """
+
+    experiment: Experiment
+    table: Table
+    comparison: Comparison | None
+    rows: tuple[Standing, ...] = ()
+    best: Standing | None = None
+    picked: bool = False
+
+    @property
+    def reference(self) -> Standing | None:
+        """Whom the others are measured against."""
+        name = self.comparison.reference if self.comparison else None
+        return next((row for row in self.rows if name in row.policies), None)
+
+
+def show(experiment: Experiment, table: Table) -> Shown:
+    """What is known of a table.
+
+    The policy that stands for it is the one that the recipe names, else the shipped one, else the best.
+
+    Raises:
+        InputError: if results are damaged, or have no row of the name that the recipe gives.
+    """
+    try:
+        experiment.check_done(table.evaluation)
+    except InputError:
+        return Shown(experiment, table, None)
+    comparison = Comparison.read(experiment.here / table.evaluation)
+    rows = tuple(standings(comparison))
+    if table.learned:
+        known = {row.label: row for row in rows}
+        if table.learned not in known:
+            raise InputError(
+                f"{experiment.name}: table {table.evaluation}: learned = {table.learned!r} is none of its "
+                f"rows{suggest(table.learned, known)}"
+            )
+        return Shown(experiment, table, comparison, rows, known[table.learned])
+    shipped = [one.run for one in experiment.recipe.model if one.evaluation == table.evaluation]
+    if shipped:
+        entry = entry_of_run(comparison, shipped[0])
+        return Shown(experiment, table, comparison, rows, standing(comparison, [entry]))
+    learned = [row for row in rows if row.learned] or [row for row in rows if row.role == "given"]
+    best = learned[0] if learned else None
+    return Shown(experiment, table, comparison, rows, best, picked=len(learned) > 1)
