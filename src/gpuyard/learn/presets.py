@@ -132,7 +132,8 @@ register("train-preset", "hosts")(
             "ppo": {"ppo": _PPO},
             "evolve": {
                 "network": {"kind": "host-attention", "width": 8, "residual": "base", "strength": 1.0},
-                "evolve": {"episodes": 16},
+                "validation": {"windows": 96},
+                "evolve": {"generations": 100, "population": 24, "episodes": 24},
             },
         },
     )
