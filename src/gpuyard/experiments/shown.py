@@ -52,7 +52,8 @@ def show(experiment: Experiment, table: Table) -> Shown:
     comparison = Comparison.read(experiment.here / table.evaluation)
     rows = tuple(standings(comparison))
     if table.learned:
-        known = {row.label: row for row in rows}
+        alone = {one.label: standing(comparison, [one]) for one in comparison.shown}
+        known = alone | {row.label: row for row in rows}
         if table.learned not in known:
             raise InputError(
                 f"{experiment.name}: table {table.evaluation}: learned = {table.learned!r} is none of its "
