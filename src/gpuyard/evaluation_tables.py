@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuyard.evaluate import Comparison, Difference
-from gpuyard.evaluate.comparison import BESIDE
+from gpuyard.evaluate.comparison import BESIDE, TOLD_BESIDE
 from gpuyard.evaluate.words import change, interval_text, who_loses_in_words
 from gpuyard.quantities import metric_label, metric_text
 from gpuyard.tables import NARROWEST, first_that_fits, folded, plain_table
@@ -100,7 +100,7 @@ def _result(comparison: Comparison, name: str) -> dict[str, Any]:
     metrics = [column for column in comparison.windows.columns[2:] if comparison.knows(name, column)]
     differences = [
         metric
-        for metric in dict.fromkeys((comparison.setting.metric, *BESIDE))
+        for metric in dict.fromkeys((comparison.setting.metric, *TOLD_BESIDE))
         if comparison.reference and comparison.knows(name, metric)
     ]
     return {

@@ -1,5 +1,6 @@
 """Metrics: pure functions of a schedule, each with a name, a unit and a direction (docs/metrics.md)."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -24,6 +25,15 @@ Direction = Literal["lower", "higher", "neutral"]
 STARVED_AFTER_S = 24 * 3600.0
 """A job that waits longer than this is starved."""
 
+RUN_TIMES_S = {
+    "up to a minute": 60.0,
+    "1 to 20 minutes": 1_200.0,
+    "20 to 60 minutes": 3_600.0,
+    "1 to 6 hours": 21_600.0,
+    "6 to 24 hours": 86_400.0,
+    "longer than a day": math.inf,
+}
+"""Classes of jobs by run time: their longest."""
 GPU_CLASSES = {
     "0": 0,
     "<1": 999,
@@ -152,6 +162,12 @@ def compute_breakdown(workload: Workload, cluster: Cluster, schedule: Schedule, 
     return pl.DataFrame(rows, infer_schema_length=None).with_columns(
         pl.selectors.by_dtype(pl.Null).cast(pl.Float64)
     )
+
+
+def run_time_classes(duration_s: pl.Series) -> pl.Series:
+    """The class of each job by its run time."""
+    number = np.searchsorted(list(RUN_TIMES_S.values()), duration_s.to_numpy())
+    return pl.Series("duration", list(RUN_TIMES_S), dtype=pl.String).gather(number)
 
 
 def classify(frame: pl.DataFrame, by: str) -> tuple[list[str], Ints]:

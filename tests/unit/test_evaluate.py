@@ -187,6 +187,26 @@ def test_backfills_that_cannot_run_are_left_out() -> None:
     assert not slower_heuristics(["lifo"], some_jobs(), cluster, unknown, "consolidate")
 
 
+def test_heuristics_that_nobody_asked_for_and_that_cannot_run_are_left_out() -> None:
+    settings = SimulationConfig(defragment=True)
+    found = compare(["sjf+greedy"], some_jobs(), CLUSTER, settings, **SMALL)
+    assert {entry.name.split("+")[1].split("/")[0] for entry in found.policies} <= {"strict", "greedy"}
+
+
+def test_placements_of_the_optimiser_are_compared_too() -> None:
+    found = compare(
+        ["sjf+strict"],
+        some_jobs(),
+        CLUSTER,
+        placement="milp",
+        windows=2,
+        jobs_per_window=20,
+        validation_windows=1,
+    )
+    assert found.reference is not None
+    assert found.reference.endswith("+strict/milp")
+
+
 def test_names_without_a_placement_take_that_of_the_others(tmp_path: Path) -> None:
     model = written(tmp_path, like_its_base(base_policy="sjf+easy/spread"))
     found = compare([model, "saf+strict"], some_jobs(), CLUSTER, against="sjf+easy", **SMALL)
@@ -198,7 +218,7 @@ def test_jobs_without_users_and_groups_have_none_in_the_table() -> None:
     found = compare(["saf"], make_workload(frame), CLUSTER, against="sjf", **SMALL)
     assert found.jobs is not None
     assert found.jobs["user"].null_count() == found.jobs["group"].null_count() == len(found.jobs)
-    assert set(found.classes["by"]) == {"gpus"}
+    assert set(found.classes["by"]) == {"gpus", "duration"}
 
 
 def test_many_jobs_are_kept_of_some_windows_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,3 +139,9 @@ def test_resampling_alone_is_narrower_on_both_sides() -> None:
     low, high = interval(own, other, 6, 8.0)
     narrow = resampled_interval(own, other, 6)
     assert low < narrow[0] < own.mean() / other.mean() - 1 < narrow[1] < high
+
+
+def test_nothing_is_less_than_nothing() -> None:
+    own, other = np.array([0.0, 0.0, 0.0, 9.0]), np.array([3.0, 5.0, 4.0, 6.0])
+    low, _ = interval(own, other, 1)
+    assert low == -1.0

@@ -10,7 +10,7 @@ import pytest
 from evaluation_cases import comparison_of
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Difference
-from gpuyard.evaluate.words import change, interval_text, who_loses_in_words
+from gpuyard.evaluate.words import by_window_in_words, change, interval_text, who_loses_in_words
 
 RNG = np.random.default_rng(5)
 BASE = RNG.uniform(2, 4, 40)
@@ -162,3 +162,15 @@ def test_nobody_loses_if_no_class_does() -> None:
 def test_a_class_that_is_in_few_windows_is_weighed_by_its_jobs() -> None:
     rows = [row for row in classes({"1": 0.5, "5-8": 3.0}) if row["class"] == "1" or row["window"] == 0]
     assert comparison_of(values(good=0.6), classes=rows).who_loses("good") == []
+
+
+def test_it_is_told_whether_a_few_windows_carry_the_difference() -> None:
+    base = [2.0, 2.0, 2.0, 100.0]
+    found = comparison_of({"base": base, "mine": [2.0, 2.5, 1.0, 10.0]})
+    told = by_window_in_words(found, ["mine"])
+    assert told == (
+        "ahead in 2 of 4 windows, behind in 1; -25 % in the median one; without the one that favours it "
+        "most, the means are -8.3 % apart"
+    )
+    assert "Window by window, mine: ahead in 2 of 4 windows" in found.summary()
+    assert by_window_in_words(found, ["base"]) == ""

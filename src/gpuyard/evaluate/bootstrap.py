@@ -121,7 +121,9 @@ def _away(end: float, centre: tuple[float, float], factor: float) -> float:
     own, other = centre
     if not math.isfinite(end) or other == 0.0:
         return end
-    if own > 0.0 and other > 0.0 and end > -1.0:
+    if own > 0.0 and other > 0.0 and end <= -1.0:
+        return -1.0  # of values that are never negative nothing is farther away
+    if own > 0.0 and other > 0.0:
         middle = math.log(own / other)
         return math.exp(middle + factor * (math.log1p(end) - middle)) - 1.0
     middle = (own - other) / abs(other)

@@ -19,6 +19,8 @@ CLASS_METRICS = ("mean_bounded_slowdown", "mean_wait_s")
 """A class loses if one of these, of which less is better, rises."""
 BESIDE = ("mean_jct_s", "p99_wait_s", "max_wait_s")
 """Metrics that stand beside whatever is compared: what a gain may have been bought with."""
+TOLD_BESIDE = ("mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s")
+"""The same where there is more room than in a table."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Loser:
     """A class of jobs that fares worse.
 
     Attributes:
-        by: What classes are made by: ``priority``, ``group``, ``gpus`` or ``user``.
+        by: What classes are made by: ``priority``, ``group``, ``gpus``, ``user`` or ``duration``.
         name: Of the class.
         jobs: In it, over all windows.
         metric: What rises.

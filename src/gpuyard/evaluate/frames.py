@@ -6,14 +6,14 @@ from typing import Any
 import polars as pl
 
 from gpuyard.held_out import HeldOutWindow
-from gpuyard.metrics import classify
+from gpuyard.metrics import classify, run_time_classes
 from gpuyard.simulate import SimulationResult
 
 OTHERS = "(others)"
 MOST_USERS = 20
 MOST_JOB_ROWS = 1_000_000
 """Rows of the table of jobs, at most: beyond, some windows stand for all."""
-BREAKDOWNS = ("priority", "group", "gpus", "user")
+BREAKDOWNS = ("priority", "group", "gpus", "user", "duration")
 CLASS_SCHEMA = pl.Schema(
     {
         "policy": pl.String(),
@@ -64,6 +64,7 @@ def class_labels(window: HeldOutWindow, users: Sequence[str]) -> pl.DataFrame:
         columns[by] = pl.Series(by, labels, dtype=pl.String).gather(code)
     others = pl.when(pl.col("user").is_in(list(users))).then("user").otherwise(pl.lit(OTHERS))
     columns["user"] = frame.select(others.alias("user"))["user"]
+    columns["duration"] = run_time_classes(frame["duration_s"])
     return pl.DataFrame(columns)
 
 

@@ -39,7 +39,7 @@ from gpuyard.held_out import (
     without_oversize,
 )
 from gpuyard.policies.base import PolicySpec
-from gpuyard.policies.fixed import fixed_heuristics, slower_heuristics
+from gpuyard.policies.fixed import can_run, fixed_heuristics, slower_heuristics
 from gpuyard.policies.learned import LearnedPolicy
 from gpuyard.simulate import SimulationResult, simulate
 from gpuyard.workload import Workload
@@ -209,9 +209,12 @@ class _Evaluation:
             )
             reference = self._checked(found[0])
         usual = usual_heuristics(self._simulation) if self._config.usual else ()
-        shown = without_doubles(
-            [*given, reference, *(self._checked(one) for one in heuristics(usual, self._placement, "usual"))]
-        )
+        beside = [
+            one
+            for one in heuristics(usual, self._placement, "usual")
+            if isinstance(one.policy, PolicySpec) and self._can_run(one.policy)
+        ]
+        shown = without_doubles([*given, reference, *beside])
         shown = [one.in_role("reference") if one.name == reference.name else one for one in shown]
         everything = self._config.all_heuristics
         if everything is None:
@@ -228,7 +231,11 @@ class _Evaluation:
         return checked(contender, jobs, self._cluster, self._simulation, transfer=self._config.transfer)
 
     def _family(self) -> list[PolicySpec]:
-        return fixed_heuristics(self._cluster, self._simulation, self._placement)
+        specs = fixed_heuristics(self._cluster, self._simulation, self._placement)
+        return [spec for spec in specs if self._can_run(spec)]
+
+    def _can_run(self, spec: PolicySpec) -> bool:
+        return can_run(self._windows[0].jobs, self._cluster, spec, self._simulation)
 
     # --- Fixed heuristics, for few metrics ---
 
@@ -237,7 +244,7 @@ class _Evaluation:
     ) -> dict[str, dict[str, Any]]:
         """Metrics of each policy of the family on every window, by policy and metric."""
         specs = [one.policy for one in family if isinstance(one.policy, PolicySpec)]
-        if self._config.metric in FIGURES:
+        if self._config.metric in FIGURES and not any(spec.is_optimised for spec in specs):
             prepared = WindowSet(windows, self._cluster, self._simulation, self._placement)
             total = len(windows)
             found = prepared.run(

@@ -3,8 +3,10 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from gpuyard.evaluate.bootstrap import Difference, usable_block
-from gpuyard.evaluate.comparison import BESIDE, Comparison, Loser
+from gpuyard.evaluate.comparison import TOLD_BESIDE, Comparison, Loser
 from gpuyard.evaluate.setting import UNFINISHED
 from gpuyard.quantities import metric_label, metric_text, number, plural
 
@@ -17,6 +19,7 @@ CLASS_WORDS = {
     "group": "jobs of group {}",
     "gpus": "jobs of {} GPUs",
     "user": "jobs of user {}",
+    "duration": "jobs that run {}",
 }
 
 
@@ -45,6 +48,7 @@ def summary(comparison: Comparison) -> str:
         [
             *_who_is_best(comparison),
             *(line for name in _judged(comparison) for line in _beside(comparison, name)),
+            *(line for name in _judged(comparison) for line in _by_window(comparison, name)),
             *_hindsight(comparison),
             *_how_sure(comparison),
             *_what_was_seen(comparison),
@@ -146,7 +150,7 @@ def _beside(comparison: Comparison, policy: str) -> list[str]:
     if comparison.reference is None:
         return []
     parts = []
-    for metric in BESIDE:
+    for metric in TOLD_BESIDE:
         if metric == comparison.setting.metric or not (
             comparison.knows(policy, metric) and comparison.knows(comparison.reference, metric)
         ):
@@ -159,6 +163,41 @@ def _beside(comparison: Comparison, policy: str) -> list[str]:
             f"{metric_text(metric, found.other)}{told}"
         )
     return [f"Beside it, {_label(comparison, policy)}: {'; '.join(parts)}."] if parts else []
+
+
+def by_window_in_words(comparison: Comparison, policies: Sequence[str]) -> str:
+    """In how many windows policies beat the reference, by how much in the median one, and without the best.
+
+    Args:
+        comparison: Whose windows.
+        policies: Names; of several the mean in every window is told.
+
+    Returns:
+        Sentences; empty if there are fewer than three windows, or nothing to compare with.
+    """
+    setting, reference = comparison.setting, comparison.reference
+    count = len(setting.windows)
+    if reference is None or reference in policies or count < 3:
+        return ""
+    own = np.mean([comparison.values(name) for name in policies], axis=0)
+    other = comparison.values(reference)
+    if not (np.isfinite(own).all() and (other > 0).all()):
+        return ""
+    sign = 1.0 if setting.lower_is_better else -1.0
+    better, worse = int((sign * own < sign * other).sum()), int((sign * own > sign * other).sum())
+    without = [np.delete(own, i).mean() / np.delete(other, i).mean() - 1.0 for i in range(count)]
+    least = max(without, key=lambda ratio: sign * ratio)
+    these = "episodes" if setting.kind == "episodes" else "windows"
+    return (
+        f"ahead in {better:,} of {count:,} {these}, behind in {worse:,}; "
+        f"{change(float(np.median(own / other - 1.0)))} in the median one; without the one that favours it "
+        f"most, the means are {change(float(least))} apart"
+    )
+
+
+def _by_window(comparison: Comparison, policy: str) -> list[str]:
+    told = by_window_in_words(comparison, [policy])
+    return [f"Window by window, {_label(comparison, policy)}: {told}."] if told else []
 
 
 def _hindsight(comparison: Comparison) -> list[str]:

@@ -52,8 +52,10 @@ class Figures(_Table):
     reference_value: float
     difference: Apart | None
     mean_jct: Apart | None
+    mean_wait_s: float | None
     p99_wait_s: float | None
     max_wait_s: float | None
+    reference_mean_wait_s: float | None
     reference_p99_wait_s: float | None
     reference_max_wait_s: float | None
 
@@ -72,8 +74,10 @@ class Figures(_Table):
             reference_value=reference.value,
             difference=Apart.of(own.difference),
             mean_jct=Apart.of(own.jct),
+            mean_wait_s=own.mean_wait_s,
             p99_wait_s=own.p99_wait_s,
             max_wait_s=own.max_wait_s,
+            reference_mean_wait_s=reference.mean_wait_s,
             reference_p99_wait_s=reference.p99_wait_s,
             reference_max_wait_s=reference.max_wait_s,
         )

@@ -21,7 +21,8 @@ def result_table(comparison: Comparison, rows: Sequence[Standing]) -> list[str]:
     metric, reference = comparison.setting.metric, comparison.reference
     label = comparison.policy(reference).label if reference else "-"
     headers = ["policy", metric_label(metric), f"against {code(label)} [95 %]", "verdict"]
-    beside = [("JCT [95 %]", "jct"), ("p99 wait", "p99_wait_s"), ("max wait", "max_wait_s")]
+    beside = [("JCT [95 %]", "jct"), ("mean wait", "mean_wait_s")]
+    beside += [("p99 wait", "p99_wait_s"), ("max wait", "max_wait_s")]
     beside = [
         (header, name) for header, name in beside if any(getattr(row, name) is not None for row in rows)
     ]

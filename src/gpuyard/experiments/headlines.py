@@ -5,14 +5,14 @@ from pathlib import Path
 
 from gpuyard.errors import InputError
 from gpuyard.evaluate.setting import UNFINISHED
-from gpuyard.experiments.cells import cell, code, difference_text
-from gpuyard.experiments.shown import Shown
+from gpuyard.experiments.cells import cell, code, difference_text, jct_text
+from gpuyard.experiments.shown import IN_HINDSIGHT, Shown
 from gpuyard.files import atomic_write
 from gpuyard.quantities import metric_text
 
 BEGIN = "<!-- The next table is written by gpuyard experiments page. -->"
 END = "<!-- End of the table. -->"
-COLUMNS = ("", "best fixed heuristic", "learned", "difference [95 %]", "mean completion time [95 %]")
+COLUMNS = ("", "reference", "learned", "difference [95 %]", "mean completion time [95 %]")
 
 
 def write_headlines(tables: Sequence[Shown], readme: Path) -> None:
@@ -49,8 +49,8 @@ def _line(shown: Shown) -> str:
     cells = [
         cell(shown.table.headline),
         "" if reference is None else f"{metric_text(metric, reference.value)} ({code(reference.label)})",
-        f"{metric_text(metric, best.value)} ({code(best.label)})",
+        f"{metric_text(metric, best.value)} ({code(best.label)}){IN_HINDSIGHT if shown.picked else ''}",
         f"{difference}: a tie" if tie else difference,
-        "" if UNFINISHED in comparison.windows.columns else difference_text(best.jct),
+        "" if UNFINISHED in comparison.windows.columns else jct_text(best.jct),
     ]
     return f"| {' | '.join(cells)} |"

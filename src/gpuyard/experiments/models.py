@@ -209,6 +209,7 @@ def _card_lines(card: Card) -> list[str]:
     waits = [
         f"{word} wait {metric_text('wait_s', own)} (reference: {metric_text('wait_s', other)})"
         for word, own, other in (
+            ("mean", test.mean_wait_s, test.reference_mean_wait_s),
             ("p99", test.p99_wait_s, test.reference_p99_wait_s),
             ("maximum", test.max_wait_s, test.reference_max_wait_s),
         )

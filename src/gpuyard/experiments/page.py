@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpuyard.evaluate.words import who_loses_in_words
+from gpuyard.evaluate.words import by_window_in_words, who_loses_in_words
 from gpuyard.experiments.cells import (
     LONGER,
     MOST_JCT,
@@ -23,7 +23,7 @@ from gpuyard.experiments.headlines import write_headlines
 from gpuyard.experiments.pictures import Gain, curves_picture, gains_picture
 from gpuyard.experiments.recipe import TRACES, commands_of
 from gpuyard.experiments.running import Experiment
-from gpuyard.experiments.shown import Shown, show
+from gpuyard.experiments.shown import IN_HINDSIGHT, Shown, show
 from gpuyard.experiments.standings import finite, resampled_interval_of, standing
 from gpuyard.files import atomic_write
 from gpuyard.quantities import metric_label, metric_text
@@ -31,12 +31,10 @@ from gpuyard.report.words import percent
 
 IMAGES = "images"
 MODELS_PAGE = "models.md"
-IN_HINDSIGHT = "†"
-"""Marks a policy that was picked by the very figures shown."""
 
 COLUMNS = (
     *("experiment", "metric", "reference", "learned", "difference [95 %]", "verdict", "JCT [95 %]"),
-    *("p99 wait", "max wait"),
+    *("mean wait", "p99 wait", "max wait"),
 )
 """Of the overview."""
 
@@ -139,7 +137,8 @@ def _overview(experiments: Sequence[Experiment], shown: dict[str, list[Shown]], 
         "",
         "Differences are relative to the reference; of a bounded slowdown less is better, of a return more.",
         "Waits are means over windows: the learned policy's, and in brackets the reference's.",
-        f"{LONGER}: all of the interval of the mean JCT lies above +{100 * MOST_JCT:g} %.",
+        f"{LONGER}: all of the interval of the mean JCT lies above +{100 * MOST_JCT:g} %. Where that sign is "
+        "not, the limit may have been kept; that it was is shown only where the upper end is below it, too.",
         "",
     ]
     if any(table.best for tables in shown.values() for table in tables):
@@ -165,7 +164,7 @@ def _overview_row(shown: Shown, link: str, *, several: bool) -> str:
         jct_text(best.jct),
         *(
             f"{wait_text(getattr(best, name))} ({wait_text(getattr(reference, name) if reference else None)})"
-            for name in ("p99_wait_s", "max_wait_s")
+            for name in ("mean_wait_s", "p99_wait_s", "max_wait_s")
         ),
     ]
     return f"| {' | '.join(cells)} |"
@@ -241,7 +240,14 @@ def _table_part(shown: Shown) -> list[str]:
     if shown.comparison is None:
         return [*lines, "Not run yet, or run with other arguments than the recipe has now.", ""]
     lines += [where_text(shown.comparison), "", *result_table(shown.comparison, shown.rows), ""]
-    return [*lines, *_against_hindsight(shown), *_before_widening(shown)]
+    return [*lines, *_by_window(shown), *_against_hindsight(shown), *_before_widening(shown)]
+
+
+def _by_window(shown: Shown) -> list[str]:
+    """Whether a few windows carry the difference."""
+    comparison, best = shown.comparison, shown.best
+    told = by_window_in_words(comparison, best.policies) if comparison and best else ""
+    return [f"{code(best.label)} is {told}.", ""] if told and best else []
 
 
 def _against_hindsight(shown: Shown) -> list[str]:

@@ -9,6 +9,9 @@ from gpuyard.experiments.running import Experiment
 from gpuyard.experiments.standings import Standing, entry_of_run, standing, standings
 from gpuyard.registry import suggest
 
+IN_HINDSIGHT = "†"
+"""Marks a policy that was picked by the very figures shown."""
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -64,6 +67,7 @@ def show(experiment: Experiment, table: Table) -> Shown:
     if shipped:
         entry = entry_of_run(comparison, shipped[0])
         return Shown(experiment, table, comparison, rows, standing(comparison, [entry]))
-    learned = [row for row in rows if row.learned] or [row for row in rows if row.role == "given"]
+    others = [row for row in rows if comparison.reference not in row.policies]
+    learned = [row for row in others if row.learned] or [row for row in others if row.role == "given"]
     best = learned[0] if learned else None
     return Shown(experiment, table, comparison, rows, best, picked=len(learned) > 1)

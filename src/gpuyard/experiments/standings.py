@@ -14,7 +14,7 @@ from gpuyard.evaluate.bootstrap import Floats, paired_difference, resampled_inte
 from gpuyard.evaluate.setting import lower_is_better
 from gpuyard.run_files import BEST
 
-JCT, P99, LONGEST = "mean_jct_s", "p99_wait_s", "max_wait_s"
+JCT, WAIT, P99, LONGEST = "mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s"
 _NUMBERED = re.compile(r"^(.+)-\d+$")
 
 
@@ -30,7 +30,8 @@ class Standing:
         value: Mean of the metric over windows (and seeds).
         difference: To the reference; None for the reference itself.
         jct: The same of mean completion time; None where that is unknown, too.
-        p99_wait_s: Mean over windows; None where unknown.
+        mean_wait_s: Mean over windows; None where unknown.
+        p99_wait_s: The same.
         max_wait_s: The same.
         seeds: The mean over windows of each seed.
         better: How many seeds are better than the reference by themselves.
@@ -43,6 +44,7 @@ class Standing:
     value: float
     difference: Difference | None
     jct: Difference | None
+    mean_wait_s: float | None
     p99_wait_s: float | None
     max_wait_s: float | None
     seeds: tuple[float, ...]
@@ -81,6 +83,7 @@ def standing(comparison: Comparison, entries: Sequence[PolicyEntry]) -> Standing
         value=value,
         difference=difference,
         jct=None if setting.metric == JCT else _difference(comparison, entries, JCT),
+        mean_wait_s=_mean(comparison, entries, WAIT),
         p99_wait_s=_mean(comparison, entries, P99),
         max_wait_s=_mean(comparison, entries, LONGEST),
         seeds=seeds,

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -114,11 +115,7 @@ class EvolveWorker:
         if self.config.validation.max_jct_increase is not None:
             jct = self._runner.run(names, self._validation.reference).mean("mean_jct_s")
         losses = [self._validation.loss(result, jct) for result in results]
-        if not np.isfinite(losses).all():
-            raise InputError(
-                f"{self.config.validation.metric} of an episode is not a finite number; use another "
-                "validation.metric"
-            )
+        self._check_finite(losses)
         self._evolution.tell(population, losses)
         return {
             "loss/best": min(losses),
@@ -126,6 +123,13 @@ class EvolveWorker:
             "sigma": self._evolution.sigma,
             "episode/return": float(np.mean([result.returns.mean() for result in results])),
         }
+
+    def _check_finite(self, losses: Sequence[float]) -> None:
+        if not np.isfinite(losses).all():
+            raise InputError(
+                f"{self.config.validation.metric} of an episode is not a finite number; use another "
+                "validation.metric"
+            )
 
     def _episodes(self) -> list[int]:
         """New ones each generation, by the run's seed alone: draws of a generator, or windows of training."""
@@ -144,6 +148,7 @@ class EvolveWorker:
         """Judge the middle of the distribution, keep it if it is the best so far; whether to stop early."""
         training, mean = self.config.training, self._evolution.mean()
         judgement = self._validation.run_tensors(mean)
+        self._check_finite([judgement.score])
         best = self.best_score
         clearly = best is None or judgement.score > best + training.least_improvement
         better = best is None or judgement.score > best

@@ -48,10 +48,11 @@ def slower_heuristics(
     specs = [
         PolicySpec(order, backfill, None, placement) for order in orders for backfill in SLOWER_BACKFILLS
     ]
-    return [spec for spec in specs if _runs(workload, cluster, spec, simulation)]
+    return [spec for spec in specs if can_run(workload, cluster, spec, simulation)]
 
 
-def _runs(workload: Workload, cluster: Cluster, spec: PolicySpec, simulation: SimulationConfig) -> bool:
+def can_run(workload: Workload, cluster: Cluster, spec: PolicySpec, simulation: SimulationConfig) -> bool:
+    """Whether a policy goes with jobs, cluster and settings."""
     try:
         check_supported(workload, cluster, spec, simulation)
     except InputError:

@@ -1,4 +1,4 @@
-"""Classes of jobs: by priority, group, size and user, and who fares worse under a policy."""
+"""Classes of jobs: by priority, group, size, user and run time, and who fares worse under a policy."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gpuyard.metrics import GPU_CLASSES
+from gpuyard.metrics import GPU_CLASSES, RUN_TIMES_S, run_time_classes
 from gpuyard.report.model import Change, Loss
 from gpuyard.report.words import ratio_of
 
@@ -49,6 +49,7 @@ def _classes(frame: pl.DataFrame) -> list[tuple[str, pl.Series]]:
         "group": frame["group"],
         "gpus": pl.Series(sizes),
         "user": user.to_series(),
+        "duration": run_time_classes(frame["duration_s"]),
     }
     return [(by, classes.alias("class")) for by, classes in found.items() if classes.n_unique() > 1]
 
@@ -70,6 +71,8 @@ def ordered_classes(table: pl.DataFrame, by: str) -> list[str]:
     names: dict[str, int] = dict(rows.iter_rows())
     if by == "gpus":
         return [name for name in GPU_CLASSES if name in names]
+    if by == "duration":
+        return [name for name in RUN_TIMES_S if name in names]
     if by == "priority":
         return sorted(names, key=_number, reverse=True)
     return sorted(names, key=lambda name: (name == OTHERS, -names[name], name))

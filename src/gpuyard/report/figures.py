@@ -210,7 +210,13 @@ def _time_means(begin: Floats, end: Floats, weight: Floats, edges: Floats) -> Fl
 
 def class_charts(report: Report, palette: Palette) -> list[Chart]:
     """The measures of each class of jobs."""
-    titles = {"priority": "priority", "group": "group", "gpus": "size in GPUs", "user": "user"}
+    titles = {
+        "priority": "priority",
+        "group": "group",
+        "gpus": "size in GPUs",
+        "user": "user",
+        "duration": "run time",
+    }
     charts = []
     for by, title in titles.items():
         if report.classes.is_empty() or report.classes.filter(pl.col("by") == by).is_empty():

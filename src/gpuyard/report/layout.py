@@ -15,7 +15,13 @@ COLUMNS = (
 )
 """Metrics of the comparison table, those that are known; the deciding one comes first."""
 MOST_LOSSES = 40
-CLASS_NAMES = {"gpus": "jobs of {} GPUs", "priority": "priority {}", "group": "group {}", "user": "user {}"}
+CLASS_NAMES = {
+    "gpus": "jobs of {} GPUs",
+    "priority": "priority {}",
+    "group": "group {}",
+    "user": "user {}",
+    "duration": "jobs that run {}",
+}
 VERDICT_SIGNS = {"better": "▲", "worse": "▼", "tie": "≈", "reference": "◆", "one run": ""}
 
 
