@@ -174,3 +174,11 @@ def test_it_is_told_whether_a_few_windows_carry_the_difference() -> None:
     )
     assert "Window by window, mine: ahead in 2 of 4 windows" in found.summary()
     assert by_window_in_words(found, ["base"]) == ""
+
+
+def test_where_nobody_differs_nobody_is_called_the_best() -> None:
+    same = {"base": [1.0] * 5, "mine": [1.0] * 5}
+    text = comparison_of(same).summary()
+    assert text.startswith("All 2 policies did the same on 5 windows")
+    assert "nothing to choose" in text
+    assert "Best" not in text

@@ -109,12 +109,15 @@ def _short(name: str) -> str:
 
 
 def with_labels(contenders: Sequence[Contender]) -> list[Contender]:
-    """With labels that tell them apart: those that two would share become full names."""
+    """With labels that tell them apart: full names where two would share one, or placements differ."""
     labels = [contender.entry.label for contender in contenders]
-    return [
-        replace(one, entry=replace(one.entry, label=one.name)) if labels.count(one.entry.label) > 1 else one
-        for one in contenders
-    ]
+    differ = len({contender.entry.placement for contender in contenders}) > 1
+
+    def labelled(one: Contender) -> Contender:
+        whole = labels.count(one.entry.label) > 1 or (differ and one.entry.kind == "heuristic")
+        return replace(one, entry=replace(one.entry, label=one.name)) if whole else one
+
+    return [labelled(one) for one in contenders]
 
 
 def usual_heuristics(config: SimulationConfig) -> tuple[str, ...]:

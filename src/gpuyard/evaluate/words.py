@@ -44,18 +44,41 @@ def interval_text(difference: Difference) -> str:
 
 def summary(comparison: Comparison) -> str:
     """A sentence a line."""
+    judged = _judged(comparison)
+    answer = [
+        *_who_is_best(comparison),
+        *(line for name in judged for line in _beside(comparison, name)),
+        *(line for name in judged for line in _by_window(comparison, name)),
+        *_hindsight(comparison),
+        *_how_sure(comparison),
+    ]
     return "\n".join(
         [
-            *_who_is_best(comparison),
-            *(line for name in _judged(comparison) for line in _beside(comparison, name)),
-            *(line for name in _judged(comparison) for line in _by_window(comparison, name)),
-            *_hindsight(comparison),
-            *_how_sure(comparison),
+            *(_nothing_to_choose(comparison) or answer),
             *_what_was_seen(comparison),
             *_left_out(comparison),
             *unfinished_in_words(comparison),
         ]
     )
+
+
+def _nothing_to_choose(comparison: Comparison) -> list[str]:
+    if not _all_alike(comparison):
+        return []
+    return [
+        f"All {len(comparison.shown)} policies did the same on {_where(comparison)}: there is nothing to "
+        "choose. Compare on busier jobs or on a smaller cluster."
+    ]
+
+
+def _all_alike(comparison: Comparison) -> bool:
+    """Whether no policy that is shown differs from another in any window."""
+    metrics = (comparison.setting.metric, *TOLD_BESIDE)
+    rows = [
+        [comparison.values(entry.name, metric) for metric in metrics if comparison.knows(entry.name, metric)]
+        for entry in comparison.shown
+    ]
+    return len(rows) > 1 and all(np.array_equal(row, rows[0], equal_nan=True) for row in rows[1:])
 
 
 def who_loses_in_words(comparison: Comparison) -> list[str]:
