@@ -325,6 +325,17 @@ def test_a_tighter_limit_never_gives_a_longer_mean_completion_time() -> None:
     assert results[1].judged["grid"].train_loss <= results[0].judged["grid"].train_loss
 
 
+def test_limits_may_be_counted_from_another_policy() -> None:
+    usual = search(workload(), cluster(), tiny(generations=0, max_jct_increase=0.0))
+    other = search(workload(), cluster(), tiny(generations=0, max_jct_increase=0.0, limits_from="lifo"))
+    assert other.reference == usual.reference
+    assert other.judged["heuristic"].train_loss != usual.judged["heuristic"].train_loss or (
+        other.grid != usual.grid
+    )
+    with pytest.raises(ValueError, match="unknown order"):
+        tiny(limits_from="nonsense+easy")
+
+
 def test_the_chosen_policy_is_the_simplest_that_is_not_clearly_worse() -> None:
     result = found()
     losses = {kind: one.validation_loss for kind, one in result.judged.items()}

@@ -5,7 +5,7 @@ docs/algorithms/search.md says what it does and how to read what it finds. Nothi
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ from gpuyard.learn.search_grid import (
     search_grid,
 )
 from gpuyard.learn.search_rule import RuleModel, Units, rule_of, steps_of
-from gpuyard.policies.base import PolicySpec
+from gpuyard.policies.base import PolicySpec, parse_policy
 from gpuyard.policies.fixed import fixed_heuristics
 from gpuyard.workload import Workload
 
@@ -172,16 +172,17 @@ class _Search:
     def run(self) -> SearchResult:
         train, validation = self._timed("windows", self._windows)
         reference = self._timed("heuristics", lambda: self._reference(train))
+        reached = [
+            windows.run([reference], threads=self._config.threads)[0] for windows in (train, validation)
+        ]
         on_train, on_validation = (
-            Objective(self._config, windows.run([reference], threads=self._config.threads)[0])
-            for windows in (train, validation)
+            Objective(self._config, {**figures, **self._limited(windows)})
+            for figures, windows in zip(reached, (train, validation), strict=True)
         )
         found = self._timed("grid", lambda: self._grid(train, on_train))
         seen = validation.run([found.best], threads=self._config.threads)[0]
         judged: dict[Choice, Judged] = {
-            "heuristic": _judged(
-                reference.name, (on_train.reference, on_validation.reference), on_train, on_validation
-            ),
+            "heuristic": _judged(reference.name, (reached[0], reached[1]), on_train, on_validation),
             "grid": _judged(found.best.name, (found.figures, seen), on_train, on_validation),
         }
         held = (
@@ -206,6 +207,14 @@ class _Search:
             grid=tuple((t.policy.name, t.windows, t.loss, t.charge) for t in found.trials),
             seconds=dict(self._seconds),
         )
+
+    def _limited(self, windows: WindowSet) -> Figures:
+        """What limits are counted from, if not from the reference."""
+        if self._config.limits_from is None:
+            return {}
+        policy = replace(parse_policy(self._config.limits_from), placement=self._config.placement)
+        figures = windows.run([policy], threads=self._config.threads)[0]
+        return {metric: figures[metric] for metric in ("mean_jct_s", "p99_wait_s")}
 
     def _timed(self, stage: str, work: Callable[[], Any]) -> Any:
         began = time.perf_counter()

@@ -26,6 +26,9 @@ class SearchConfig(BaseModel):
     no limit."""
     max_p99_wait_increase: Share | None = None
     """The same for the 99th percentile of waits."""
+    limits_from: Annotated[str, Field(min_length=1)] | None = None
+    """Policy that limits are counted from; None: the best fixed heuristic on the training windows, which may
+    itself have long completion times."""
     penalty: Annotated[float, Field(gt=0, le=1e6)] = 10.0
     """Charge for each unit above a limit, in logarithms of the metric."""
 
@@ -79,6 +82,8 @@ class SearchConfig(BaseModel):
         if bool(self.express_t0_s) != bool(self.express_k):
             raise ValueError("express_t0_s and express_k go together; give values for both, or none for both")
         parse_policy(f"fifo/{self.placement}")
+        if self.limits_from is not None:
+            parse_policy(self.limits_from)
         for name in ("exponents", "express_t0_s", "express_k", "backfills"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
