@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
@@ -259,6 +260,13 @@ class WindowSet:
             workload, cluster, simulation, part, count=count, jobs=jobs, placement=placement
         )
         return cls(windows, cluster, simulation, placement)
+
+    def joined(self, other: Self) -> Self:
+        """These windows, then those of another set with the same settings."""
+        both = copy(self)
+        both.rows = (*self.rows, *other.rows)
+        both._windows = [*self._windows, *other._windows]
+        return both
 
     def spread(self, count: int) -> list[int]:
         """Numbers of ``count`` of the windows, evenly spaced."""

@@ -325,6 +325,27 @@ def test_a_tighter_limit_never_gives_a_longer_mean_completion_time() -> None:
     assert results[1].judged["grid"].train_loss <= results[0].judged["grid"].train_loss
 
 
+def test_limits_may_have_to_be_kept_on_each_part() -> None:
+    reference = {name: np.array([10.0, 10.0, 1000.0, 1.0]) for name in FIGURES}
+    own = {name: np.array([10.0, 10.0, 500.0, 2.0]) for name in FIGURES}
+    together = Objective(tiny(max_jct_increase=0.0), reference)
+    apart = Objective(tiny(max_jct_increase=0.0), reference, (range(3), range(3, 4)))
+    assert together.charge(own) == 0.0
+    assert apart.charge(own) == pytest.approx(apart.config.penalty)
+    some = {name: values[[0, 3]] for name, values in own.items()}
+    assert apart.charge(some, [0, 3]) == pytest.approx(apart.config.penalty)
+    assert apart.charge({name: values[[0, 1]] for name, values in own.items()}, [0, 1]) == 0.0
+
+
+def test_a_grid_on_both_parts_has_figures_of_the_training_windows() -> None:
+    result = search(workload(), cluster(), tiny(generations=0, grid_on="both"))
+    again = search(workload(), cluster(), tiny(generations=0, grid_on="both"))
+    assert result.grid_policy == again.grid_policy
+    assert max(windows for _, windows, _, _ in result.grid) == sum(
+        getattr(tiny(), name) for name in ("train_windows", "validation_windows")
+    )
+
+
 def test_limits_may_be_counted_from_another_policy() -> None:
     usual = search(workload(), cluster(), tiny(generations=0, max_jct_increase=0.0))
     other = search(workload(), cluster(), tiny(generations=0, max_jct_increase=0.0, limits_from="lifo"))

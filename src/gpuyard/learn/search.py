@@ -179,7 +179,7 @@ class _Search:
             Objective(self._config, {**figures, **self._limited(windows)})
             for figures, windows in zip(reached, (train, validation), strict=True)
         )
-        found = self._timed("grid", lambda: self._grid(train, on_train))
+        found = self._timed("grid", lambda: self._found(train, validation, on_train, on_validation))
         seen = validation.run([found.best], threads=self._config.threads)[0]
         judged: dict[Choice, Judged] = {
             "heuristic": _judged(reference.name, (reached[0], reached[1]), on_train, on_validation),
@@ -207,6 +207,21 @@ class _Search:
             grid=tuple((t.policy.name, t.windows, t.loss, t.charge) for t in found.trials),
             seconds=dict(self._seconds),
         )
+
+    def _found(
+        self, train: WindowSet, validation: WindowSet, on_train: Objective, on_validation: Objective
+    ) -> GridResult:
+        """What the grid found, with its figures on the training windows."""
+        if self._config.grid_on == "train":
+            return self._grid(train, on_train)
+        known = {
+            name: np.concatenate([on_train.reference[name], on_validation.reference[name]])
+            for name in on_train.reference
+        }
+        count = len(train)
+        parts = (range(count), range(count, count + len(validation)))
+        found = self._grid(train.joined(validation), Objective(self._config, known, parts))
+        return replace(found, figures={name: values[:count] for name, values in found.figures.items()})
 
     def _limited(self, windows: WindowSet) -> Figures:
         """What limits are counted from, if not from the reference."""

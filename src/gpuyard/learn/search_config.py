@@ -29,6 +29,9 @@ class SearchConfig(BaseModel):
     limits_from: Annotated[str, Field(min_length=1)] | None = None
     """Policy that limits are counted from; None: the best fixed heuristic on the training windows, which may
     itself have long completion times."""
+    grid_on: Literal["train", "both"] = "train"
+    """Windows that the grid is tried on. ``both``: those of training and of validation, and limits must be
+    kept on each, which is safer where one of them has a stretch that hides what the other costs."""
     penalty: Annotated[float, Field(gt=0, le=1e6)] = 10.0
     """Charge for each unit above a limit, in logarithms of the metric."""
 

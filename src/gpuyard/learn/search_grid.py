@@ -31,10 +31,12 @@ class Objective:
     Attributes:
         config: The metric and the limits.
         reference: What the reference policy reached on every window of the set.
+        parts: Numbers of the windows of each part on which limits must be kept; none: on all together.
     """
 
     config: SearchConfig
     reference: Figures
+    parts: tuple[range, ...] = ()
 
     def loss(
         self, figures: Figures, which: Sequence[int] | None = None, near: Figures | None = None
@@ -60,6 +62,8 @@ class Objective:
         figures are taken to differ from those of the similar policy on all windows as they do on these.
         """
         numbers = list(range(len(self.reference[self.config.metric])) if which is None else which)
+        if self.parts:
+            return sum(self._charge_of_part(figures, numbers, part) for part in self.parts)
         excess = 0.0
         for metric, limit in self.limits().items():
             known, own = self.reference[metric], float(figures[metric].mean())
@@ -67,9 +71,18 @@ class Objective:
             if near is not None:
                 own += float(near[metric].mean() - near[metric][numbers].mean())
                 usual = float(known.mean())
-            ratio = own / usual if usual > 0.0 else 1.0 + own
-            excess += max(0.0, ratio - 1.0 - limit)
+            excess += _excess(own, usual, limit)
         return self.config.penalty * excess
+
+    def _charge_of_part(self, figures: Figures, numbers: Sequence[int], part: range) -> float:
+        places = [place for place, number in enumerate(numbers) if number in part]
+        if not places:
+            return 0.0
+        rows = [numbers[place] for place in places]
+        return self.config.penalty * sum(
+            _excess(float(figures[metric][places].mean()), float(self.reference[metric][rows].mean()), limit)
+            for metric, limit in self.limits().items()
+        )
 
     def limits(self) -> dict[str, float]:
         """Most increase of metrics over the reference, as shares."""
@@ -78,6 +91,12 @@ class Objective:
             "p99_wait_s": self.config.max_p99_wait_increase,
         }
         return {metric: limit for metric, limit in limits.items() if limit is not None}
+
+
+def _excess(own: float, usual: float, limit: float) -> float:
+    """By how much a limit is exceeded, as a share of what is usual."""
+    ratio = own / usual if usual > 0.0 else 1.0 + own
+    return max(0.0, ratio - 1.0 - limit)
 
 
 @dataclass
