@@ -171,7 +171,8 @@ def _overview_row(shown: Shown, link: str, *, several: bool) -> str:
 
 
 def _write_gains(tables: Sequence[Shown], out: Path) -> None:
-    gains = [_gain(table) for table in tables if table.best and table.best.difference]
+    known = [table for table in tables if table.best and table.best.difference]
+    gains = [_gain(table) for table in known if table.table.headline] or [_gain(table) for table in known]
     if gains:
         _write(out.parent / IMAGES / f"{out.stem}.svg", gains_picture(gains))
 
@@ -186,9 +187,10 @@ def _gain(shown: Shown) -> Gain:
     low, high = ends if sign > 0 else ends[::-1]
     several = len(shown.experiment.recipe.table) > 1
     who = f"{best.label} against {shown.reference.label if shown.reference else '?'}"
+    headline = shown.table.headline
     return Gain(
-        f"({shown.experiment.recipe.letter}) {shown.experiment.recipe.title}",
-        f"{shown.table.title}: {who}" if several else who,
+        headline or f"({shown.experiment.recipe.letter}) {shown.experiment.recipe.title}",
+        f"{shown.table.title}: {who}" if several and not headline else who,
         sign * best.difference.ratio,
         low,
         high,
