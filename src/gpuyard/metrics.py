@@ -1,12 +1,12 @@
 """Metrics: pure functions of a schedule, each with a name, a unit and a direction (docs/metrics.md)."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from gpuyard.cluster import Cluster
 from gpuyard.config import SimulationConfig
@@ -31,7 +31,7 @@ RUN_TIMES_S = {
     "20 to 60 minutes": 3_600.0,
     "1 to 6 hours": 21_600.0,
     "6 to 24 hours": 86_400.0,
-    "longer than a day": math.inf,
+    "longer than a day": None,
 }
 """Classes of jobs by run time: their longest."""
 GPU_CLASSES = {
@@ -164,10 +164,10 @@ def compute_breakdown(workload: Workload, cluster: Cluster, schedule: Schedule, 
     )
 
 
-def run_time_classes(duration_s: pl.Series) -> pl.Series:
-    """The class of each job by its run time."""
-    number = np.searchsorted(list(RUN_TIMES_S.values()), duration_s.to_numpy())
-    return pl.Series("duration", list(RUN_TIMES_S), dtype=pl.String).gather(number)
+def class_names(frame: pl.DataFrame, by: str) -> pl.Series:
+    """The name of each job's class."""
+    labels, code = classify(frame, by)
+    return pl.Series(by, labels, dtype=pl.String).gather(code)
 
 
 def classify(frame: pl.DataFrame, by: str) -> tuple[list[str], Ints]:
@@ -180,11 +180,18 @@ def classify(frame: pl.DataFrame, by: str) -> tuple[list[str], Ints]:
         return names.to_list(), frame["group"].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
     if by == "gpus":
         milli = frame["gpus"].to_numpy().astype(np.int64) * frame["gpu_milli"].to_numpy()
-        bounds = [bound for bound in GPU_CLASSES.values() if bound is not None]
-        present, code = np.unique(np.searchsorted(bounds, milli), return_inverse=True)
-        return [list(GPU_CLASSES)[number] for number in present], code
-    kinds = dict.fromkeys(("priority", "group", "gpus"))
+        return _between(GPU_CLASSES, milli)
+    if by == "duration":
+        return _between(RUN_TIMES_S, frame["duration_s"].to_numpy())
+    kinds = dict.fromkeys(("priority", "group", "gpus", "duration"))
     raise InputError(f"no breakdown by {by!r}{suggest(by, kinds)}")
+
+
+def _between(classes: Mapping[str, float | None], values: NDArray[Any]) -> tuple[list[str], Ints]:
+    """Classes by the largest value that they hold; the last holds all others."""
+    bounds = [bound for bound in classes.values() if bound is not None]
+    present, code = np.unique(np.searchsorted(bounds, values), return_inverse=True)
+    return [list(classes)[number] for number in present], code
 
 
 _STATISTICS = {

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from gpuyard.held_out import HeldOutWindow
-from gpuyard.metrics import classify, run_time_classes
+from gpuyard.metrics import class_names
 from gpuyard.simulate import SimulationResult
 
 OTHERS = "(others)"
@@ -59,12 +59,10 @@ def class_labels(window: HeldOutWindow, users: Sequence[str]) -> pl.DataFrame:
     """The classes that each job of a window belongs to."""
     frame = window.jobs.frame
     columns = {}
-    for by in ("priority", "group", "gpus"):
-        labels, code = classify(frame, by)
-        columns[by] = pl.Series(by, labels, dtype=pl.String).gather(code)
+    for by in ("priority", "group", "gpus", "duration"):
+        columns[by] = class_names(frame, by)
     others = pl.when(pl.col("user").is_in(list(users))).then("user").otherwise(pl.lit(OTHERS))
     columns["user"] = frame.select(others.alias("user"))["user"]
-    columns["duration"] = run_time_classes(frame["duration_s"])
     return pl.DataFrame(columns)
 
 

@@ -61,28 +61,34 @@ class Objective:
         Whether a policy keeps a limit on some windows depends on which windows these are. With ``near`` the
         figures are taken to differ from those of the similar policy on all windows as they do on these.
         """
-        numbers = list(range(len(self.reference[self.config.metric])) if which is None else which)
-        if self.parts:
-            return sum(self._charge_of_part(figures, numbers, part) for part in self.parts)
-        excess = 0.0
-        for metric, limit in self.limits().items():
-            known, own = self.reference[metric], float(figures[metric].mean())
-            usual = float(known[numbers].mean())
-            if near is not None:
-                own += float(near[metric].mean() - near[metric][numbers].mean())
-                usual = float(known.mean())
-            excess += _excess(own, usual, limit)
-        return self.config.penalty * excess
+        everything = range(len(self.reference[self.config.metric]))
+        numbers = list(everything if which is None else which)
+        return self.config.penalty * sum(
+            self._excess(metric, limit, figures, numbers, near, part)
+            for part in self.parts or (everything,)
+            for metric, limit in self.limits().items()
+        )
 
-    def _charge_of_part(self, figures: Figures, numbers: Sequence[int], part: range) -> float:
+    def _excess(
+        self,
+        metric: str,
+        limit: float,
+        figures: Figures,
+        numbers: Sequence[int],
+        near: Figures | None,
+        part: range,
+    ) -> float:
+        """By how much a limit is exceeded in a part, as a share of what is usual."""
         places = [place for place, number in enumerate(numbers) if number in part]
         if not places:
             return 0.0
-        rows = [numbers[place] for place in places]
-        return self.config.penalty * sum(
-            _excess(float(figures[metric][places].mean()), float(self.reference[metric][rows].mean()), limit)
-            for metric, limit in self.limits().items()
-        )
+        rows, known = [numbers[place] for place in places], self.reference[metric]
+        own, usual = float(figures[metric][places].mean()), float(known[rows].mean())
+        if near is not None:
+            own += float(near[metric][list(part)].mean() - near[metric][rows].mean())
+            usual = float(known[list(part)].mean())
+        ratio = own / usual if usual > 0.0 else 1.0 + own
+        return max(0.0, ratio - 1.0 - limit)
 
     def limits(self) -> dict[str, float]:
         """Most increase of metrics over the reference, as shares."""
@@ -91,12 +97,6 @@ class Objective:
             "p99_wait_s": self.config.max_p99_wait_increase,
         }
         return {metric: limit for metric, limit in limits.items() if limit is not None}
-
-
-def _excess(own: float, usual: float, limit: float) -> float:
-    """By how much a limit is exceeded, as a share of what is usual."""
-    ratio = own / usual if usual > 0.0 else 1.0 + own
-    return max(0.0, ratio - 1.0 - limit)
 
 
 @dataclass

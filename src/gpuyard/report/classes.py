@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from gpuyard.metrics import GPU_CLASSES, RUN_TIMES_S, run_time_classes
+from gpuyard.metrics import GPU_CLASSES, RUN_TIMES_S, class_names
 from gpuyard.report.model import Change, Loss
 from gpuyard.report.words import ratio_of
 
@@ -39,17 +38,14 @@ def class_table(schedules: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
 
 
 def _classes(frame: pl.DataFrame) -> list[tuple[str, pl.Series]]:
-    milli = frame["gpus"].cast(pl.Int64) * frame["gpu_milli"]
-    bounds = [bound for bound in GPU_CLASSES.values() if bound is not None]
-    sizes = np.array(list(GPU_CLASSES))[np.searchsorted(bounds, milli.to_numpy())]
     users = frame["user"].value_counts(sort=True).head(MOST_USERS)["user"]
     user = frame.select(pl.when(pl.col("user").is_in(users.to_list())).then("user").otherwise(pl.lit(OTHERS)))
     found = {
         "priority": frame["priority"].cast(pl.String).str.replace(r"\.0$", ""),
         "group": frame["group"],
-        "gpus": pl.Series(sizes),
+        "gpus": class_names(frame, "gpus"),
         "user": user.to_series(),
-        "duration": run_time_classes(frame["duration_s"]),
+        "duration": class_names(frame, "duration"),
     }
     return [(by, classes.alias("class")) for by, classes in found.items() if classes.n_unique() > 1]
 
