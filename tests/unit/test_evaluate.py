@@ -185,6 +185,10 @@ def test_backfills_that_cannot_run_are_left_out() -> None:
     assert [spec.backfill for spec in told] == ["easy-sjf", "conservative"]
     unknown = SimulationConfig(estimates="none")
     assert not slower_heuristics(["lifo"], some_jobs(), cluster, unknown, "consolidate")
+    many = slower_heuristics(
+        ["saf"], some_jobs(), gy.parse_cluster("600x8"), SimulationConfig(), "consolidate"
+    )
+    assert [spec.backfill for spec in many] == ["easy-sjf"]
 
 
 def test_heuristics_that_nobody_asked_for_and_that_cannot_run_are_left_out() -> None:

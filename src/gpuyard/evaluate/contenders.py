@@ -63,7 +63,7 @@ def find_contenders(
     for text, policy in found:
         if isinstance(policy, LearnedPolicy):
             stated.setdefault(policy.base.placement, f"that of {policy.name}")
-        elif isinstance(policy, PolicySpec) and not (isinstance(text, str) and "/" not in text):
+        elif isinstance(policy, PolicySpec) and _states_placement(text):
             stated.setdefault(policy.placement, f"that of {policy.name}")
     if len(stated) > 1 and not any_placement:
         (first, of_first), (second, of_second), *_ = stated.items()
@@ -76,13 +76,18 @@ def find_contenders(
     contenders: list[Contender] = []
     for text, policy in found:
         if isinstance(policy, PolicySpec):
-            states_its_own = any_placement and not (isinstance(text, str) and "/" not in text)
-            policy = policy if states_its_own else replace(policy, placement=shared)
+            if not (any_placement and _states_placement(text)):
+                policy = replace(policy, placement=shared)
         elif not isinstance(policy, LearnedPolicy):
             raise InputError(f"policy {policy!r}: expected a policy's name, a run directory or a model file")
         if policy.name not in {contender.name for contender in contenders}:
             contenders.append(contender_of(policy))
     return with_labels(contenders), shared
+
+
+def _states_placement(policy: str | PolicySpec | LearnedPolicy) -> bool:
+    """Whether a policy says where jobs go; a name may leave that out."""
+    return not isinstance(policy, str) or "/" in policy
 
 
 def heuristics(names: Iterable[str], placement: str, role: Role) -> list[Contender]:

@@ -279,6 +279,10 @@ class _Evaluation:
 
         The best orders are tried with the slower backfills too, as far as these are promising.
         """
+        if not family:
+            raise InputError(
+                "no fixed heuristic can run with these settings, so none is best; say against which policy"
+            )
         figures = self._figures(windows, family, "choosing the best heuristic")
         ranked = self._ranked(figures)
         if not ranked:

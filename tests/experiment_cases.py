@@ -1,0 +1,101 @@
+"""A tiny experiment, run to its end: what tests of pages, models and cards look at."""
+
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from gpuyard.cli import main
+from gpuyard.evaluate import Comparison, PolicyEntry
+from gpuyard.experiments import running
+from gpuyard.experiments.running import Experiment, run_experiment
+
+RECIPE = """
+title = "A rule | evolved <here>"
+letter = "b"
+about = "Some jobs of the demo."
+conclusion = "Nothing to speak of."
+did_not_work = "All of it."
+
+[[step]]
+name = "jobs"
+run = ["workload", "synth", "--preset", "demo", "--set", "jobs=400", "--out", "{here}/jobs.parquet"]
+
+[[step]]
+name = "evolve"
+run = ["train", "evolve", "--workload", "{here}/jobs.parquet", "--cluster", "4x8", "--processes", "1",
+  "--environment.jobs_per_episode", "16", "--environment.window", "8", "--environment.envs", "4",
+  "--validation.windows", "2", "--validation.heuristics", "[\\"sjf+easy\\"]", "--evolve.generations", "3",
+  "--evolve.population", "4", "--rule.score", "{\\"estimate\\": -1.0}",
+  "--evolve.episodes", "2", "--evolve.check_every", "1", "--seed", "{seed}",
+  "--out", "{here}/evolve-{seed}"]
+each = { seed = [3] }
+
+[[step]]
+name = "test"
+run = ["evaluate", "{here}/evolve-*", "--on", "{here}/jobs.parquet", "--cluster", "4x8", "--windows", "6",
+  "--jobs-per-window", "24", "--out", "{here}/test"]
+
+[[step]]
+name = "episodes"
+run = ["evaluate", "{here}/evolve-3", "--episodes", "5", "--against", "fifo+easy", "--out", "{here}/episodes"]
+
+[[step]]
+name = "draws"
+run = ["evaluate", "{here}/evolve-3", "--on", "demo", "--cluster", "4x8", "--draws", "--windows", "3",
+  "--jobs-per-window", "24", "--against", "sjf+easy", "--out", "{here}/draws"]
+
+[[table]]
+evaluation = "test"
+title = "Windows"
+
+[[table]]
+evaluation = "draws"
+title = "Draws"
+"""
+MODEL = """
+[[model]]
+name = "{name}"
+run = "evolve-3"
+evaluation = "{evaluation}"
+why = "There is no other."
+limits = "Anything."
+"""
+MODELS = {"by-windows": "test", "by-episodes": "episodes", "by-draws": "draws"}
+
+
+def run_in_this_process(arguments: Sequence[str], log: Path) -> str | None:
+    """To start Python for every command would take most of the time of these tests."""
+    with log.open("w") as output, redirect_stdout(output), redirect_stderr(output):
+        code = main(arguments)
+    return log.read_text() if code else None
+
+
+def finished_experiment(folder: Path) -> Experiment:
+    """The experiment, run in a folder."""
+    models = "".join(MODEL.format(name=name, evaluation=folder) for name, folder in MODELS.items())
+    (folder / "tiny.toml").write_text(RECIPE + models)
+    experiment = Experiment.of(folder / "tiny.toml", folder / "results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "run_gpuyard", run_in_this_process)
+        run_experiment(experiment, None, lambda line: None)
+    return experiment
+
+
+def with_seeds(comparison: Comparison, shifts: tuple[float, ...]) -> Comparison:
+    """The same with learned policies ``ppo-0`` and on, each a multiple of the reference."""
+    metric, reference = comparison.setting.metric, comparison.reference
+    rows = comparison.windows.filter(pl.col("policy") == reference)
+    frames, entries = [rows], [comparison.policy(reference or "")]
+    for number, shift in enumerate(shifts):
+        entries.append(
+            PolicyEntry(f"runs/ppo-{number}", f"ppo-{number}", "learned", f"runs/ppo-{number}", "-")
+        )
+        noise = pl.Series(np.random.default_rng(number).normal(0.0, 0.001, rows.height))
+        own = rows.with_columns(pl.lit(f"runs/ppo-{number}").alias("policy"), pl.col(metric) * shift + noise)
+        frames.append(own)
+    return replace(comparison, policies=tuple(entries), windows=pl.concat(frames))
