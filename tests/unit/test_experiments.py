@@ -260,6 +260,14 @@ def test_traces_are_asked_for_when_they_are_needed(file: Path, commands: Command
         run(file)
 
 
+TOGETHER = """[[together]]
+tables = [{}]
+learned = [{}]
+title = "All"
+
+[[table]]"""
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -274,6 +282,9 @@ def test_traces_are_asked_for_when_they_are_needed(file: Path, commands: Command
         ("other.parquet", "jobs.parquet", r"jobs and other both write \{here\}/jobs\.parquet"),
         ('evaluation = "test"', 'evaluation = "tset"', r"table: no step writes tset \(--out \{here\}/tset\)"),
         ('name = "other"', 'name = "ppo-1"', "two commands are called ppo-1"),
+        ("[[table]]", TOGETHER.format('"test", "more"', '"a", "b"'), "no table has the evaluation more"),
+        ("[[table]]", TOGETHER.format('"test", "test"', '"a", "b"'), "together: test is named twice"),
+        ("[[table]]", TOGETHER.format('"test"', '"a"'), "should have at least 2 items"),
         ("letter =", "letter", "is not valid TOML"),
     ],
 )

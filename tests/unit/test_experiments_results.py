@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from experiment_cases import finished_experiment, with_seeds
@@ -20,8 +21,10 @@ from gpuyard.experiments.headlines import BEGIN, END
 from gpuyard.experiments.models import ship_models
 from gpuyard.experiments.page import write_page
 from gpuyard.experiments.pictures import CurveGroup, Gain, Panel, curves_picture, gains_picture, shown_range
+from gpuyard.experiments.recipe import Together
 from gpuyard.experiments.running import Experiment
 from gpuyard.experiments.standings import standings
+from gpuyard.experiments.together import together
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +77,62 @@ def test_the_page_has_the_figures_of_the_comparison(finished: Experiment, tmp_pa
         "gpuyard experiments run experiments/tiny.toml\n",
     ):
         assert text in page
+
+
+# --- Tests of several times as one ---
+
+
+def two_times(finished: Experiment) -> tuple[Comparison, Comparison]:
+    """Two comparisons of like windows with three seeds each, of which the second is harder."""
+    first = with_seeds(Comparison.read(finished.here / "test"), (0.9, 0.8, 0.7))
+    harder = first.windows.with_columns(pl.col(first.setting.metric) * 3.0)
+    return first, replace(first, windows=harder)
+
+
+def test_tests_together_are_those_of_all_windows(finished: Experiment) -> None:
+    parts = [(one, standings(one)[0]) for one in two_times(finished)]
+    found = together(parts)
+    own = [np.mean([one.values(name) for name in best.policies], axis=0) for one, best in parts]
+    other = [one.values(str(one.reference)) for one, _ in parts]
+    assert found.values("learned").tolist() == np.concatenate(own).tolist()
+    assert found.values("reference").tolist() == np.concatenate(other).tolist()
+    setting = parts[0][0].setting
+    assert found.setting.disjoint == 2 * setting.disjoint
+    expected = paired_difference(
+        np.concatenate(own),
+        np.concatenate(other),
+        block=setting.block,
+        disjoint=2 * setting.disjoint,
+        lower_is_better=setting.lower_is_better,
+    )
+    assert found.difference("learned") == expected
+
+
+def test_tests_of_different_things_are_not_put_together(finished: Experiment) -> None:
+    first, second = two_times(finished)
+    other = replace(second, setting=replace(second.setting, information={"estimates": "none"}))
+    with pytest.raises(InputError, match="same information"):
+        together([(first, standings(first)[0]), (other, standings(other)[0])])
+    alone = replace(second, reference=None)
+    with pytest.raises(InputError, match="have a reference"):
+        together([(first, standings(first)[0]), (alone, standings(second)[0])])
+
+
+def test_the_page_shows_tests_together(finished: Experiment, tmp_path: Path) -> None:
+    recipe = finished.recipe
+    shutil.copytree(finished.here / "test", finished.here / "again", dirs_exist_ok=True)
+    asked = Together(tables=("test", "again"), learned=("evolve-3", "evolve-3"), title="Both", headline="Two")
+    tables = (recipe.table[0], recipe.table[0].model_copy(update={"evaluation": "again"}))
+    two = replace(finished, recipe=recipe.model_copy(update={"table": tables, "together": (asked,)}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Experiment, "check_done", lambda self, name: None)
+        write_page([two], tmp_path / "results.md")
+    page = (tmp_path / "results.md").read_text()
+    part = page[page.index("### Both") :]
+    assert "12 windows of 24 jobs" in part
+    assert "its own reference" in part
+    mean = Comparison.read(finished.here / "test").mean("evolve-3")
+    assert f"| **`evolve-3`** | {mean:.2f} |" in part
 
 
 def test_links_and_pictures_of_the_page_exist(finished: Experiment, tmp_path: Path) -> None:

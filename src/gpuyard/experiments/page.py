@@ -21,9 +21,9 @@ from gpuyard.experiments.cells import (
 from gpuyard.experiments.curves import curve_panels
 from gpuyard.experiments.headlines import write_headlines
 from gpuyard.experiments.pictures import Gain, curves_picture, gains_picture
-from gpuyard.experiments.recipe import TRACES, commands_of
+from gpuyard.experiments.recipe import TRACES, Together, commands_of
 from gpuyard.experiments.running import Experiment
-from gpuyard.experiments.shown import IN_HINDSIGHT, Shown, show
+from gpuyard.experiments.shown import IN_HINDSIGHT, Shown, show_all
 from gpuyard.experiments.standings import finite, resampled_interval_of, standing
 from gpuyard.files import atomic_write
 from gpuyard.quantities import metric_label, metric_text
@@ -37,6 +37,8 @@ COLUMNS = (
     *("mean wait", "p99 wait", "max wait"),
 )
 """Of the overview."""
+
+EACH_TIME = "Each time has its own training and its own reference, both from what lies before it."
 
 OPENING = """# Results
 
@@ -87,7 +89,7 @@ def write_page(experiments: Sequence[Experiment], out: Path, readme: Path | None
         InputError: if results are damaged, or something cannot be written.
     """
     ordered = sorted(experiments, key=lambda one: (one.recipe.letter, one.name))
-    shown = {one.name: [show(one, table) for table in one.recipe.table] for one in ordered}
+    shown = {one.name: show_all(one) for one in ordered}
     (out.parent / IMAGES).mkdir(parents=True, exist_ok=True)
     everything = [table for tables in shown.values() for table in tables]
     parts = [_opening(), _overview(ordered, shown, out)]
@@ -241,7 +243,8 @@ def _table_part(shown: Shown) -> list[str]:
         lines += [shown.table.note.strip(), ""]
     if shown.comparison is None:
         return [*lines, "Not run yet, or run with other arguments than the recipe has now.", ""]
-    lines += [where_text(shown.comparison), "", *result_table(shown.comparison, shown.rows), ""]
+    each = f" {EACH_TIME}" if isinstance(shown.table, Together) else ""
+    lines += [where_text(shown.comparison) + each, "", *result_table(shown.comparison, shown.rows), ""]
     return [*lines, *_by_window(shown), *_against_hindsight(shown), *_before_widening(shown)]
 
 

@@ -80,6 +80,19 @@ class Table(_Table):
     """What it is called in the README's table; without: it is not there."""
 
 
+class Together(_Table):
+    """Tables of tests of different times, shown as one test besides."""
+
+    tables: Annotated[tuple[Name, ...], Field(min_length=2)]
+    """Evaluations of tables of this recipe, in order of time."""
+    learned: tuple[str, ...]
+    """Label of the row of each."""
+    title: str
+    note: str = ""
+    headline: str = ""
+    """As of a table."""
+
+
 class Shipped(_Table):
     """A model that the package carries."""
 
@@ -107,6 +120,7 @@ class Recipe(_Table):
     """What was tried and did not help."""
     step: Annotated[tuple[Step, ...], Field(min_length=1)]
     table: tuple[Table, ...] = ()
+    together: tuple[Together, ...] = ()
     model: tuple[Shipped, ...] = ()
 
     @model_validator(mode="after")
@@ -129,6 +143,14 @@ class Recipe(_Table):
         for kind, name in needed:
             if f"{HERE}/{name}" not in written:
                 raise ValueError(f"{kind}: no step writes {name} (--out {HERE}/{name})")
+        for together in self.together:
+            for name in together.tables:
+                if name not in {one.evaluation for one in self.table}:
+                    raise ValueError(f"together: no table has the evaluation {name}")
+                if together.tables.count(name) > 1:
+                    raise ValueError(f"together: {name} is named twice")
+            if len(together.learned) != len(together.tables):
+                raise ValueError("together: learned has a row for each of its tables")
         return self
 
     def commands(self) -> list["Command"]:

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
-from gpuyard.experiments.recipe import Table
+from gpuyard.experiments.recipe import Table, Together
 from gpuyard.experiments.running import Experiment
 from gpuyard.experiments.standings import Standing, entry_of_run, standing, standings
+from gpuyard.experiments.together import together
 from gpuyard.registry import suggest
 
 IN_HINDSIGHT = "†"
@@ -27,7 +28,7 @@ class Shown:
     """
 
     experiment: Experiment
-    table: Table
+    table: Table | Together
     comparison: Comparison | None
     rows: tuple[Standing, ...] = ()
     best: Standing | None = None
@@ -38,6 +39,35 @@ class Shown:
         """Whom the others are measured against."""
         name = self.comparison.reference if self.comparison else None
         return next((row for row in self.rows if name in row.policies), None)
+
+
+def show_all(experiment: Experiment) -> list[Shown]:
+    """All tables of an experiment, and after them those that are several of them together.
+
+    Raises:
+        InputError: as ``show``, and if tables cannot be put together.
+    """
+    recipe = experiment.recipe
+    return [
+        *(show(experiment, table) for table in recipe.table),
+        *(_show_together(experiment, one) for one in recipe.together),
+    ]
+
+
+def _show_together(experiment: Experiment, asked: Together) -> Shown:
+    by_name = {table.evaluation: table for table in experiment.recipe.table}
+    parts = []
+    for name, learned in zip(asked.tables, asked.learned, strict=True):
+        shown = show(experiment, by_name[name].model_copy(update={"learned": learned}))
+        if shown.comparison is None or shown.best is None:
+            return Shown(experiment, asked, None)
+        parts.append((shown.comparison, shown.best))
+    try:
+        comparison = together(parts)
+    except InputError as error:
+        raise InputError(f"{experiment.name}: {' and '.join(asked.tables)}: {error}") from None
+    rows = tuple(standings(comparison))
+    return Shown(experiment, asked, comparison, rows, next(row for row in rows if row.learned))
 
 
 def show(experiment: Experiment, table: Table) -> Shown:
