@@ -50,8 +50,11 @@ def test_a_card_says_what_the_model_is(finished: Experiment, shipped: Path) -> N
     assert card.training[1][:2] == ("train", "evolve")
     assert (card.trained_on.source, card.trained_on.cluster) == ("{here}/jobs.parquet", "4x8")
     assert (card.trained_on.jobs, card.trained_on.gpus) == (400, 32)
+    drawn = read_card(shipped / "by-draws.json")
+    assert drawn.trained_on == card.trained_on, "what it was tested on is another matter"
     page = (shipped / "models.md").read_text()
     assert "## by-windows" in page
+    assert "**Test**, 3 fresh draws of 24 jobs" in page
     assert card.sha256 in page
     for path in shipped.iterdir():
         assert str(finished.here).encode() not in path.read_bytes(), "paths of this machine stay here"

@@ -89,7 +89,7 @@ class TrainedOn(_Table):
     source: str
     """The jobs: a file of the experiment, or the name of a built-in workload, generator or preset."""
     workload: str
-    """What the compared jobs call themselves."""
+    """What these jobs call themselves."""
     jobs: int
     """Of the workload; 0 if they are drawn."""
     cluster: str

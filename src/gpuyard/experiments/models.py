@@ -10,6 +10,7 @@ from typing import Any
 import gpuyard
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
+from gpuyard.evaluate.setting import Kind
 from gpuyard.experiments.cards import Arguments, Card, Figures, Repetition, TrainedOn, read_cards
 from gpuyard.experiments.cells import plain
 from gpuyard.experiments.recipe import HERE, Shipped, option
@@ -21,9 +22,17 @@ from gpuyard.network.model_file import SUFFIX, model_bytes, read_model
 from gpuyard.quantities import metric_label, metric_text, plural
 from gpuyard.report.words import percent
 from gpuyard.run_files import BEST, CONFIG
+from gpuyard.workload import read_workload
 
 SOURCES = ("workload", "generator", "preset")
 """Settings of an environment that say where its jobs come from."""
+
+TESTED_ON: Mapping[Kind, str] = {
+    "windows": "window",
+    "whole": "window",
+    "draws": "fresh draw",
+    "episodes": "episode",
+}
 
 OPENING = """# Models
 
@@ -81,18 +90,20 @@ def _card(experiment: Experiment, shipped: Shipped) -> tuple[Card, bytes]:
         raise InputError(f"{experiment.here / shipped.evaluation}: {error}") from None
     if comparison.reference is None or comparison.policy(comparison.reference).kind != "heuristic":
         raise InputError(f"{experiment.here / shipped.evaluation}: its reference is no heuristic")
-    recipe, setting = experiment.recipe, comparison.setting
+    recipe = experiment.recipe
     trainer = recipe.writer(shipped.run)
     source = _Source(experiment)
+    jobs_from = source.of_run(experiment.here / shipped.run)
+    name, jobs = source.jobs(jobs_from)
     data = model_bytes(replace(model, training=source.portable_all(model.training)))
     card = Card(
         name=shipped.name,
         experiment=experiment.name,
         title=recipe.title,
         trained_on=TrainedOn(
-            source=source.of_run(experiment.here / shipped.run),
-            workload=setting.workload,
-            jobs=setting.jobs,
+            source=jobs_from,
+            workload=name,
+            jobs=jobs,
             cluster=model.cluster.name,
             nodes=model.cluster.node_count,
             gpus=model.cluster.total_gpus,
@@ -139,6 +150,13 @@ class _Source:
             if (source := environment.get(name)) is not None:
                 return self.portable(source) if isinstance(source, str) else str(source.get("kind", name))
         return "-"
+
+    def jobs(self, source: str) -> tuple[str, int]:
+        """What jobs to train on call themselves, and how many they are; 0 if they are drawn."""
+        if not source.startswith(HERE):
+            return source, 0
+        workload = read_workload(Path(source.replace(HERE, str(self.experiment.here), 1)))
+        return workload.metadata.name, len(workload.frame)
 
     def commands_for(self, jobs: str | None) -> tuple[Arguments, ...]:
         """Commands that make a file of jobs; none for built-in ones and files of traces."""
@@ -224,7 +242,8 @@ def _card_lines(card: Card) -> list[str]:
         "",
         f"- **Trained on** {jobs}, cluster {plain(trained.cluster)} ({nodes}), "
         f"estimates: {trained.estimates}; experiment `{card.experiment}`.",
-        f"- **Test**, {plural(test.windows, 'window')} of {plural(test.jobs_per_window, 'job')}: "
+        f"- **Test**, {plural(test.windows, TESTED_ON[card.repeat.kind])} of "
+        f"{plural(test.jobs_per_window, 'job')}: "
         f"{metric_label(test.metric)} {metric_text(test.metric, test.value)} against "
         f"{metric_text(test.metric, test.reference_value)} of `{test.reference}`, "
         f"{_apart(test.difference)}{verdict}.",
