@@ -61,19 +61,30 @@ std::size_t Profile::row_at(Time time_us) {
     }
     fresh = rows_[at - 1];
     fresh.time_us = time_us;
-    fresh.ends = 0;
+    fresh.ends = fresh.begins = 0;
     rows_.insert(rows_.begin() + static_cast<std::ptrdiff_t>(at), std::move(fresh));
     return at;
 }
 
 void Profile::change(Time begin_us, Time end_us, const Demand& demand, std::span<const Part> parts, std::int32_t sign) {
     const std::size_t from = row_at(begin_us);
+    rows_[from].begins -= sign;
     std::size_t to = rows_.size();
     if (end_us != kEndless) {
         to = row_at(end_us);
         rows_[to].ends -= sign;
     }
     for (std::size_t i = from; i < to; ++i) change_row(rows_[i], demand, parts, sign);
+    if (to < rows_.size()) drop_if_idle(to);
+    drop_if_idle(from);
+}
+
+// A row at which nothing begins or ends any more says what the one before it says. Were these kept, an order that changes
+// with every arrival would leave more of them behind with each plan it gives up.
+void Profile::drop_if_idle(std::size_t at) {
+    if (at == 0 || rows_[at].begins > 0 || rows_[at].ends > 0) return;
+    spare_.push_back(std::move(rows_[at]));
+    rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 void Profile::change_row(Row& row, const Demand& demand, std::span<const Part> parts, std::int32_t sign) const {

@@ -29,6 +29,7 @@ private:
     struct Row {
         Time time_us;
         std::int32_t ends = 0;                 // jobs and reservations that end here
+        std::int32_t begins = 0;               // reservations that begin here
         std::vector<std::int32_t> empty;       // by node
         std::vector<std::int32_t> bucket_count;
         std::vector<std::int64_t> pool_empty;
@@ -36,6 +37,7 @@ private:
     };
 
     std::size_t row_at(Time time_us);
+    void drop_if_idle(std::size_t at);
     void change(Time begin_us, Time end_us, const Demand& demand, std::span<const Part> parts, std::int32_t sign);
     void change_row(Row& row, const Demand& demand, std::span<const Part> parts, std::int32_t sign) const;
     bool may_fit(const Row& row, const Demand& demand, const Placer& placer) const;
