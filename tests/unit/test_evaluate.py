@@ -57,10 +57,7 @@ def test_the_reference_is_the_best_on_validation_windows_not_on_these(found: Com
 
     ranked = [family[i] for i in np.argsort(means(family), kind="stable")]
     orders = list(dict.fromkeys(spec.order for spec in ranked))
-    some = windows.run([ranked[0]], which=[0, 3])[0]["mean_bounded_slowdown"].mean()
-    for spec in slower_heuristics(orders[:2], some_jobs(), cluster, simulation, "consolidate"):
-        if windows.run([spec], which=[0, 3])[0]["mean_bounded_slowdown"].mean() <= 1.25 * some:
-            family.append(spec)
+    family += slower_heuristics(orders[:2], some_jobs(), cluster, simulation, "consolidate")
     assert found.reference == family[int(np.argmin(means(family)))].name
     assert found.chosen_on == "validation"
     fixed = [spec.name for spec in family]
@@ -185,10 +182,6 @@ def test_backfills_that_cannot_run_are_left_out() -> None:
     assert [spec.backfill for spec in told] == ["easy-sjf", "conservative"]
     unknown = SimulationConfig(estimates="none")
     assert not slower_heuristics(["lifo"], some_jobs(), cluster, unknown, "consolidate")
-    many = slower_heuristics(
-        ["saf"], some_jobs(), gy.parse_cluster("600x8"), SimulationConfig(), "consolidate"
-    )
-    assert [spec.backfill for spec in many] == ["easy-sjf"]
 
 
 def test_heuristics_that_nobody_asked_for_and_that_cannot_run_are_left_out() -> None:

@@ -58,10 +58,8 @@ CHOSEN_IN: dict[Part, Part] = {
 """In which part the best fixed heuristic is chosen, by the part that policies are compared on."""
 BEST_ORDERS = 2
 """How many orders are tried with the backfills that take many times as long."""
-NEAR = 1.25
-"""Slower backfills go on with at most so many times the best mean on some windows."""
-MOST_JOBS_FOR_SLOWER = 2048
-"""Of a window: in longer ones, with queues of thousands, they would take hours."""
+MOST_JOBS_FOR_SLOWER = 16_384
+"""Of a window: in longer ones, with queues of tens of thousands, they would take hours."""
 
 
 def evaluate_windows(
@@ -277,7 +275,7 @@ class _Evaluation:
     ) -> tuple[Contender, list[Contender]]:
         """The best fixed heuristic on these windows, and all that were tried.
 
-        The best orders are tried with the slower backfills too, as far as these are promising.
+        The best orders are tried with the slower backfills too.
         """
         if not family:
             raise InputError(
@@ -290,30 +288,23 @@ class _Evaluation:
                 f"metric {self._config.metric} is not known here, so no heuristic is best by it; compare by "
                 "another metric, or say against which policy"
             )
-        more = self._promising(windows, figures, ranked)
+        more = self._with_slower_backfills(windows, ranked)
         if more:
             figures |= self._figures(windows, more, "with other backfills")
         family = [*family, *more]
         best = self._ranked(figures)[0]
         return next(one for one in family if one.name == best).in_role("reference"), family
 
-    def _promising(
-        self, windows: Sequence[HeldOutWindow], figures: dict[str, dict[str, Any]], ranked: Sequence[str]
+    def _with_slower_backfills(
+        self, windows: Sequence[HeldOutWindow], ranked: Sequence[str]
     ) -> list[Contender]:
-        """The best orders with slower backfills, if they come near the best on every third window."""
-        orders = list(dict.fromkeys(name.partition("+")[0] for name in ranked))[:BEST_ORDERS]
-        some = windows[::3]
-        if len(some[0].jobs) > MOST_JOBS_FOR_SLOWER:
+        """The best orders with the backfills that take many times as long."""
+        some = windows[0].jobs
+        if len(some) > MOST_JOBS_FOR_SLOWER:
             return []
-        slower = slower_heuristics(orders, some[0].jobs, self._cluster, self._simulation, self._placement)
-        tried = [contender_of(spec, "family") for spec in slower]
-        metric = self._config.metric
-        best = float(figures[ranked[0]][metric][::3].mean())
-        share = NEAR if self._setting.lower_is_better else 1.0 / NEAR
-        found = self._figures(some, tried, "other backfills") if tried else {}
-        means = {name: float(one[metric].mean()) for name, one in found.items()}
-        sign = 1.0 if self._setting.lower_is_better else -1.0
-        return [one for one in tried if sign * means[one.name] <= sign * share * best]
+        orders = list(dict.fromkeys(name.partition("+")[0] for name in ranked))[:BEST_ORDERS]
+        slower = slower_heuristics(orders, some, self._cluster, self._simulation, self._placement)
+        return [contender_of(spec, "family") for spec in slower]
 
     # --- All metrics, for the policies that are shown ---
 

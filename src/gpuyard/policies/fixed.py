@@ -13,8 +13,6 @@ from gpuyard.workload import Workload
 
 BACKFILLS = ("strict", "greedy", "easy")
 SLOWER_BACKFILLS = ("easy-sjf", "conservative")
-MOST_NODES_FOR_CONSERVATIVE = 512
-"""A reservation for every job looks at every node: with a thousand of them a window takes minutes."""
 
 
 def fixed_heuristics(cluster: Cluster, simulation: SimulationConfig, placement: str) -> list[PolicySpec]:
@@ -47,9 +45,9 @@ def slower_heuristics(
     """
     if simulation.estimates == "none":
         return []
-    many = cluster.node_count > MOST_NODES_FOR_CONSERVATIVE
-    backfills = [name for name in SLOWER_BACKFILLS if not (many and name == "conservative")]
-    specs = [PolicySpec(order, backfill, None, placement) for order in orders for backfill in backfills]
+    specs = [
+        PolicySpec(order, backfill, None, placement) for order in orders for backfill in SLOWER_BACKFILLS
+    ]
     return [spec for spec in specs if can_run(workload, cluster, spec, simulation)]
 
 
