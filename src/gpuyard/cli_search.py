@@ -135,6 +135,6 @@ def _words(result: SearchResult, directory: Path) -> list[str]:
             f"{what} has {100 * ratio:+.0f} % mean bounded slowdown and {100 * jct:+.1f} % mean completion "
             f"time against {result.reference} on validation windows. {duration(took)} of searching."
         )
-    lines.append(f"Use it: gpuyard simulate JOBS --policy {result.policy or directory}")
+    lines.append(f"Use it: gpuyard simulate JOBS --cluster CLUSTER --policy {result.policy or directory}")
     lines.append(f"Train a network that starts from it: gpuyard train ppo --init-from {directory}")
     return lines

@@ -103,7 +103,7 @@ def simulate(
     inputs, arrays, counters = _run(workload, cluster, policy, config, history, progress)
     schedule = _schedule(inputs, arrays)
     name = policy.name if isinstance(policy, PolicySpec | ReplayingPolicy) else type(policy).__name__
-    notes = policy.notes(config) if isinstance(policy, ReplayingPolicy) else ()
+    notes = policy.notes(cluster, config) if isinstance(policy, ReplayingPolicy) else ()
     elapsed_s = time.perf_counter() - began
     return SimulationResult(
         workload, cluster, name, config, schedule, inputs.dropped, elapsed_s, counters, notes

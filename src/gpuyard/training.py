@@ -168,7 +168,10 @@ def in_words(run: Run) -> str:
     lines.append(reasons.get(run.state, "Training ended without a word") + ".")
     lines += _comparison(run)
     if run.model is not None:
-        lines.append(f"Use it wherever a policy is named: gpuyard simulate JOBS --policy {run.directory}")
+        lines.append(
+            "Use it wherever a policy is named: "
+            f"gpuyard simulate JOBS --cluster CLUSTER --policy {run.directory}"
+        )
         lines.append(f"Look at the curves: gpuyard runs plot {run.directory}")
     return "\n".join(lines)
 

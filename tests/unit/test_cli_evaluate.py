@@ -112,7 +112,7 @@ def test_models_trained_with_other_information_need_transfer(
     )
     code, _, err = run(capsys, *arguments)
     assert code == 2
-    assert "estimates exact, but is compared with noisy" in err
+    assert "estimates exact, but runs with noisy" in err
     assert "--transfer" in err
     code, out, _ = run(capsys, *arguments, "--transfer")
     assert code == 0
@@ -153,7 +153,7 @@ def test_episodes_are_played_in_the_environment_of_a_run(
         ),
         (("saf", "--on", "{jobs}", "--cluster", CLUSTER, "--out", "{taken}", *SMALL), "holds no evaluation"),
         (("{taken}", "--on", "{jobs}", "--cluster", CLUSTER, *SMALL), "there is no model in this directory"),
-        (("{taken}", "--episodes", "3"), "is no directory of a training run"),
+        (("{taken}", "--episodes", "3"), "there is no model in this directory"),
         (("saf", "--episodes", "3", "--on", "{jobs}"), "--on has no meaning with --episodes"),
         (("saf", "--episodes", "3", "--estimates", "none"), "--estimates has no meaning with --episodes"),
         (("saf", "--episodes", "3", "--windows", "4"), "--windows has no meaning with --episodes"),

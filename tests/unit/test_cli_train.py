@@ -85,6 +85,11 @@ def test_wrong_usage_is_refused_with_what_to_do(run: Run, arguments: list[str], 
     assert err.count("\n") == 1
 
 
+def test_jobs_that_did_not_come_with_a_model_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "evolve", "--init-from", "model:philly-order"]) == 2
+    assert "trained on jobs that do not come with it; say which with --workload" in capsys.readouterr().err
+
+
 def test_run_leaves_its_directory_and_says_how_to_use_it(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +97,9 @@ def test_run_leaves_its_directory_and_says_how_to_use_it(
     code, out, err = run("ppo", *TINY, "--preset", "bursty", "--steps", 256, "--minutes", 3)
     assert code == 0
     assert "Training is done" in out
-    assert "gpuyard simulate JOBS --policy runs/ppo-1" in out, "commands are never broken into lines"
+    assert "gpuyard simulate JOBS --cluster CLUSTER --policy runs/ppo-1" in out, (
+        "commands are never broken into lines"
+    )
     said = err.splitlines()
     assert said[0].startswith("ppo on windows of demo in the environment bursty-8gpu")
     assert said[1].startswith("preset bursty with workload demo instead of its jobs")

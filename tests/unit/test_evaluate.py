@@ -256,12 +256,12 @@ def test_what_cannot_be_compared_is_refused(
 @pytest.mark.parametrize(
     ("trained", "compared", "message"),
     [
-        ({"estimates": "noisy"}, {}, "estimates noisy, but is compared with exact"),
-        ({}, {"estimates": "none"}, "estimates exact, but is compared with none"),
+        ({"estimates": "noisy"}, {}, "estimates noisy, but runs with exact"),
+        ({}, {"estimates": "none"}, "estimates exact, but runs with none"),
         (
             {"simulation": SimulationConfig(estimates="noisy", noise_sigma=0.5)},
             {"estimates": "noisy"},
-            "noise_sigma 0.5, but is compared with 1.0",
+            "noise_sigma 0.5, but runs with 1.0",
         ),
         ({}, {"locality_penalty": 0.2}, "locality_penalty"),
         ({"cluster": "8x2"}, {}, "trained on cluster 8x2"),

@@ -79,8 +79,8 @@ def test_where_hosts_are_chosen_placements_are_compared() -> None:
 @pytest.mark.parametrize(
     ("environment", "trained", "message"),
     [
-        (BURSTY, {"step_mode": "instant"}, "step_mode instant, but is compared with event"),
-        (BURSTY, {"estimates": "none"}, "estimates none, but is compared with exact"),
+        (BURSTY, {"step_mode": "instant"}, "step_mode instant, but runs with event"),
+        (BURSTY, {"estimates": "none"}, "estimates none, but runs with exact"),
         (BURSTY, {"base_policy": "fifo+greedy/spread"}, "places jobs by spread"),
         (FARM, {}, "is for select-job, but is compared in select-host"),
     ],
@@ -141,7 +141,7 @@ def test_a_run_is_tested_on_draws_beyond_those_of_its_validation(tmp_path: Path)
 
 
 def test_what_is_no_run_of_training_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no directory of a training run"):
+    with pytest.raises(InputError, match="there is no model in this directory"):
         evaluate_run(tmp_path)
     (tmp_path / "config.toml").write_text("[environment]\nenvs = 0\n")
     with pytest.raises(InputError, match=r"config.toml: environment.envs 0"):
@@ -153,6 +153,14 @@ def test_what_is_no_run_of_training_is_refused(tmp_path: Path) -> None:
     (run / "best.safetensors").unlink()
     with pytest.raises(InputError, match="there is no model in this directory"):
         evaluate_run(run, count=2)
+
+
+def test_models_that_come_with_gpuyard_are_compared_in_their_own_environment() -> None:
+    found = evaluate_run("model:bursty-order", count=3, against="largest+greedy", all_heuristics=False)
+    assert (found.setting.kind, found.setting.metric) == ("episodes", "return")
+    assert found.mean("model:bursty-order") > found.mean("largest+greedy")
+    with pytest.raises(InputError, match=r"model:philly-order: was trained on jobs that do not come with it"):
+        evaluate_run("model:philly-order", count=3)
 
 
 def test_returns_can_be_negative_and_the_larger_still_wins() -> None:

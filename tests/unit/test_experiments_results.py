@@ -15,7 +15,7 @@ from experiment_cases import finished_experiment, with_seeds
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.bootstrap import paired_difference
-from gpuyard.experiments.cells import jct_text, plain
+from gpuyard.experiments.cells import difference_text, jct_text, plain
 from gpuyard.experiments.curves import curve_panels
 from gpuyard.experiments.headlines import BEGIN, END
 from gpuyard.experiments.models import ship_models
@@ -23,6 +23,7 @@ from gpuyard.experiments.page import write_page
 from gpuyard.experiments.pictures import CurveGroup, Gain, Panel, curves_picture, gains_picture, shown_range
 from gpuyard.experiments.recipe import Together
 from gpuyard.experiments.running import Experiment
+from gpuyard.experiments.shown import show
 from gpuyard.experiments.standings import standings
 from gpuyard.experiments.together import together
 
@@ -170,6 +171,29 @@ def test_results_of_other_arguments_are_not_shown(finished: Experiment, tmp_path
     with pytest.raises(InputError, match="evolve-3 was run with other arguments"):
         ship_models([changed], tmp_path / "models")
     assert not (tmp_path / "models").exists()
+
+
+def test_a_page_is_not_replaced_by_one_without_results(finished: Experiment, tmp_path: Path) -> None:
+    (tmp_path / "results.md").write_text("figures")
+    with pytest.raises(InputError, match="none of these experiments has results yet"):
+        write_page([replace(finished, here=tmp_path / "nothing")], tmp_path / "results.md")
+    assert (tmp_path / "results.md").read_text() == "figures"
+
+
+def test_an_interval_may_be_open() -> None:
+    open_end = Difference(-0.3, -0.9, float("inf"), "tie", 1.0, 1.4)
+    assert difference_text(open_end) == "−30.0 % [−90.0 %, ∞]"
+    one_window = Difference(-0.3, float("nan"), float("nan"), "tie", 1.0, 1.4)
+    assert difference_text(one_window) == "−30.0 %"
+
+
+def test_a_seed_that_stands_for_a_table_has_a_row(finished: Experiment) -> None:
+    comparison = with_seeds(Comparison.read(finished.here / "test"), (0.9, 0.8))
+    table = finished.recipe.table[0].model_copy(update={"learned": "ppo-1"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Comparison, "read", lambda _: comparison)
+        shown = show(finished, table)
+    assert [row.label for row in shown.rows if row.learned] == ["ppo-1", "ppo"]
 
 
 def test_pictures_are_whole_and_escape_what_they_say(finished: Experiment, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def compare(
     if isinstance(workload, str | Path):
         workload = read_workload(workload)
     if machines is None:
-        raise InputError("name the cluster that the jobs run on, such as cluster='64x8'")
+        raise InputError("name the cluster that the jobs run on, such as --cluster 64x8 (cluster='64x8')")
     draws = evaluation.draws or (preset is None and isinstance(workload, GeneratorConfig))
     if isinstance(workload, GeneratorConfig) and not draws:
         workload = workload.generate().workload

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from gpuyard.cluster import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.env.config import HOST_KINDS
@@ -15,11 +13,11 @@ from gpuyard.policies.base import DEFAULT_PLACEMENT, PolicySpec, parse_policy
 from gpuyard.policies.learned import LearnedPolicy
 from gpuyard.policies.named import find_policy
 from gpuyard.policies.support import check_supported
+from gpuyard.policies.transfer import other_cluster, other_information, other_steps
 from gpuyard.workload import Workload
 
 Policy = PolicySpec | LearnedPolicy
 
-_SAME_FOR_ALL = ("estimates", "kill_at_estimate", "locality_penalty")
 _MODEL_FILES = ("best", "last", "model")
 
 
@@ -156,39 +154,12 @@ def checked(
             f"policy {policy.name}: chooses hosts, which shows in its own environment only; use --episodes "
             "(evaluate_episodes)"
         )
-    differences = [*other_information(policy, config), *_other_cluster(policy, cluster)]
+    differences = [*other_information(policy.model, config), *other_cluster(policy.model, cluster)]
     if differences and not transfer:
         raise InputError(
             f"policy {policy.name}: {differences[0]}; compare it under the same, train it anew, or allow it "
             "with --transfer"
         )
     policy.check_supported(workload, cluster, config)
-    mode = policy.model.environment.step_mode
-    notes = [*differences, *([f"acts in step mode {mode}"] if mode != "instant" else [])]
+    notes = [*differences, *other_steps(policy.model)]
     return replace(contender, entry=replace(contender.entry, note="; ".join(notes)))
-
-
-def other_information(policy: LearnedPolicy, config: SimulationConfig) -> list[str]:
-    """What a learned policy knew in training and does not know here, or the other way round, in words."""
-    trained = policy.model.environment.simulated
-    names = [*_SAME_FOR_ALL, *(("noise_sigma",) if config.estimates == "noisy" else ())]
-    return [
-        f"was trained with {name} {was}, but is compared with {now}"
-        for name in names
-        if (was := getattr(trained, name)) != (now := getattr(config, name))
-    ]
-
-
-def _other_cluster(policy: LearnedPolicy, cluster: Cluster) -> list[str]:
-    own = policy.model.cluster
-    if _shape(own) == _shape(cluster):
-        return []
-    texts = [f"{one.name} ({one.node_count:,} nodes, {one.total_gpus:,} GPUs)" for one in (own, cluster)]
-    return [f"was trained on cluster {texts[0]}, but is compared on {texts[1]}"]
-
-
-def _shape(cluster: Cluster) -> tuple[bytes, ...]:
-    """Nodes as they differ for scheduling, whatever they are called."""
-    columns = cluster.node_columns()
-    speed = np.array([gpu_type.speed for gpu_type in cluster.gpu_types])[columns["type"]]
-    return (speed.tobytes(), *(column.tobytes() for name, column in columns.items() if name != "type"))

@@ -19,18 +19,20 @@ from gpuyard.errors import InputError
 from gpuyard.evaluate import frames
 from gpuyard.evaluate.comparison import ChosenOn, Comparison
 from gpuyard.evaluate.config import BEST
-from gpuyard.evaluate.contenders import Contender, contender_of, other_information, with_labels
+from gpuyard.evaluate.contenders import Contender, contender_of, with_labels
 from gpuyard.evaluate.setting import RETURN, Setting, fingerprint_of, lower_is_better
 from gpuyard.evaluate.windows import CHOSEN_IN, Progress, without_doubles
 from gpuyard.held_out import PARTS, TEST_DRAWS, VALIDATION_DRAWS, Part, disjoint_equivalent, overlapping
 from gpuyard.learn.config import EnvironmentSection, ValidationSection, described, load_toml
 from gpuyard.learn.environments import Environments
+from gpuyard.network.model_file import find_model, left_behind, read_model
 from gpuyard.network.rollout import METRICS, EpisodeRunner
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.policies.base import PolicySpec, parse_policy
 from gpuyard.policies.fixed import fixed_heuristics
 from gpuyard.policies.learned import LearnedPolicy
 from gpuyard.policies.named import find_policy
+from gpuyard.policies.transfer import other_information
 from gpuyard.registry import registered, suggest
 from gpuyard.run_files import CONFIG
 
@@ -72,7 +74,7 @@ def evaluate_run(
     """Compare a run's policy in the environment that it was trained in, on episodes that are new to it.
 
     Args:
-        run: Its directory.
+        run: Its directory, or a model that was trained on draws.
         policies: Others to compare with: heuristics, run directories, model files.
         count: Episodes: fresh draws of its generator, or windows of the test part of its workload.
         metric: None: what the run was validated by.
@@ -85,7 +87,7 @@ def evaluate_run(
     Raises:
         InputError: if that is no directory of a run with a model, or a policy cannot act there.
     """
-    environment, validation = _settings_of(Path(run), changes or {})
+    environment, validation = _settings_of(str(run), changes or {})
     if first_draw is None:
         first_draw = validation.first_draw + TEST_DRAWS - VALIDATION_DRAWS
     return evaluate_episodes(
@@ -100,22 +102,26 @@ def evaluate_run(
     )
 
 
-def _settings_of(directory: Path, changes: Mapping[str, Any]) -> tuple[EnvironmentSection, ValidationSection]:
-    """Where a run was trained, and how it was validated; its other settings would need torch to be read."""
-    path = directory / CONFIG
-    if not path.is_file():
-        raise InputError(
-            f"{directory}: is no directory of a training run (no {CONFIG}), so its environment is not known; "
-            "give a run, or compare on jobs with --on"
-        )
-    document = load_toml(path)
+def _settings_of(source: str, changes: Mapping[str, Any]) -> tuple[EnvironmentSection, ValidationSection]:
+    """Where a policy was trained, and how it was validated; other settings would need torch to be read."""
+    if (Path(source) / CONFIG).is_file():
+        place = str(Path(source) / CONFIG)
+        document = load_toml(Path(place))
+    else:
+        place, document = source, dict(read_model(find_model(source)).training)
+        document.pop("validation", None)  # what it reached, not how that was measured
     if document.get("algorithm") == "search":
-        raise InputError(f"{directory}: a search has no environment of its own; compare it with --on JOBS")
+        raise InputError(f"{source}: a search has no environment of its own; compare it with --on JOBS")
     document["environment"] = {**document.get("environment", {}), **changes}
-    return _section(EnvironmentSection, document, path), _section(ValidationSection, document, path)
+    if left_behind(document["environment"].get("workload")):
+        raise InputError(
+            f"{source}: was trained on jobs that do not come with it; compare it with --on JOBS, or make "
+            "them as its card says (docs/models.md)"
+        )
+    return _section(EnvironmentSection, document, place), _section(ValidationSection, document, place)
 
 
-def _section(model: type[Table], document: Mapping[str, Any], path: Path) -> Table:
+def _section(model: type[Table], document: Mapping[str, Any], path: str) -> Table:
     name = "environment" if model is EnvironmentSection else "validation"
     try:
         return model.model_validate(document.get(name, {}))
@@ -165,7 +171,7 @@ def evaluate_episodes(
         raise InputError(f"unknown part {split!r}{suggest(split, dict.fromkeys(PARTS))}")
     if not isinstance(environment, EnvironmentSection):
         document = {"environment": dict(environment)}
-        environment = _section(EnvironmentSection, document, Path("the environment"))
+        environment = _section(EnvironmentSection, document, "the environment")
     arena = _Arena.of(environment, split, threads)
     episodes = arena.names(count, first_draw) if names is None else list(names)
     job = _Evaluation(arena, episodes, metric, progress)
@@ -269,13 +275,13 @@ def _can_act(spec: PolicySpec, model: EnvModel) -> bool:
 def _check_same(policy: LearnedPolicy, own: EnvModel) -> None:
     """Refuse a learned policy that acts otherwise, or knows other things, than this environment says."""
     trained = policy.model
-    differences = other_information(policy, own.config.simulated)
+    differences = other_information(policy.model, own.config.simulated)
     if trained.kind != own.kind:
         differences.append(f"is for {trained.kind}, but is compared in {own.kind}")
     for name in SAME:
         was, now = getattr(trained.environment, name), getattr(own.config, name)
         if was != now and (name != "tick_s" or own.config.step_mode == "tick"):
-            differences.append(f"was trained with {name} {was}, but is compared with {now}")
+            differences.append(f"was trained with {name} {was}, but runs with {now}")
     base = parse_policy(trained.environment.base_policy_of(trained.kind))
     if own.kind in HOST_KINDS and (base.order, base.backfill) != (own.policy.order, own.policy.backfill):
         differences.append(f"takes jobs by {base.name}, but is compared where they come by {own.policy.name}")

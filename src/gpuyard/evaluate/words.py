@@ -317,6 +317,8 @@ def _label(comparison: Comparison, name: str) -> str:
 
 def _losers(comparison: Comparison, policy: str) -> str:
     label, other = _label(comparison, policy), _label(comparison, comparison.reference or policy)
+    if len(comparison.setting.windows) < 2:
+        return f"{label}: one window does not tell which jobs are worse off than under {other}."
     losers = comparison.who_loses(policy)
     if not losers:
         return f"{label}: no class of jobs is clearly worse off than under {other}."

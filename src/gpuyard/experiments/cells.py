@@ -1,5 +1,6 @@
 """Cells and tables of the page of results, as Markdown."""
 
+import math
 import re
 from collections.abc import Sequence
 from html import escape
@@ -61,7 +62,7 @@ def verdict_text(row: Standing) -> str:
     """Whether it is better than the reference, and how many seeds are."""
     if row.difference is None:
         return ""
-    word = "one window" if finite(row.difference.low) is None else row.difference.verdict
+    word = "one window" if math.isnan(row.difference.low) else row.difference.verdict
     return f"{word}; {row.better} of {len(row.policies)} better" if row.is_merged else word
 
 
@@ -69,9 +70,13 @@ def difference_text(found: Difference | None) -> str:
     """A relative difference with its interval."""
     if found is None:
         return ""
-    low, high = finite(found.low), finite(found.high)
     text = percent(finite(found.ratio))
-    return text if low is None or high is None else f"{text} [{percent(low)}, {percent(high)}]"
+    return text if math.isnan(found.low) else f"{text} [{_end(found.low)}, {_end(found.high)}]"
+
+
+def _end(value: float) -> str:
+    """An end of an interval, which may be open."""
+    return "∞" if value == math.inf else percent(finite(value))
 
 
 def jct_text(found: Difference | None) -> str:

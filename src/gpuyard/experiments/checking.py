@@ -16,11 +16,11 @@ from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, EvaluationConfig, compare, evaluate_windows
 from gpuyard.evaluate.config import read_evaluation
 from gpuyard.experiments.cards import Arguments, Card, Figures, read_card
-from gpuyard.experiments.recipe import HERE, TRACES, Command
+from gpuyard.experiments.recipe import TRACES, Command
 from gpuyard.experiments.running import run_gpuyard
 from gpuyard.held_out import Part
 from gpuyard.network import model_file
-from gpuyard.network.model_file import SUFFIX
+from gpuyard.network.model_file import HERE, SUFFIX
 from gpuyard.quantities import metric_label, metric_text
 from gpuyard.registry import suggest
 from gpuyard.report.words import percent

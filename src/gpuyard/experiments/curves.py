@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 from gpuyard.experiments.pictures import CurveGroup, Panel
-from gpuyard.experiments.recipe import HERE
 from gpuyard.experiments.running import Experiment
+from gpuyard.network.model_file import HERE
 from gpuyard.run_curves import short_policy
 from gpuyard.run_files import PROGRESS
 from gpuyard.runs import Run, open_run

@@ -13,12 +13,12 @@ from gpuyard.evaluate import Comparison
 from gpuyard.evaluate.setting import Kind
 from gpuyard.experiments.cards import Arguments, Card, Figures, Repetition, TrainedOn, read_cards
 from gpuyard.experiments.cells import plain
-from gpuyard.experiments.recipe import HERE, Shipped, option
+from gpuyard.experiments.recipe import Shipped, option
 from gpuyard.experiments.running import Experiment
 from gpuyard.experiments.standings import entry_of_run
 from gpuyard.files import atomic_write
 from gpuyard.learn.config import load_toml
-from gpuyard.network.model_file import SUFFIX, model_bytes, read_model
+from gpuyard.network.model_file import HERE, SUFFIX, model_bytes, read_model
 from gpuyard.quantities import metric_label, metric_text, plural
 from gpuyard.report.words import percent
 from gpuyard.run_files import BEST, CONFIG

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gpuyard.errors import InputError
 from gpuyard.evaluate.words import by_window_in_words, who_loses_in_words
 from gpuyard.experiments.cells import (
     LONGER,
@@ -86,12 +87,14 @@ def write_page(experiments: Sequence[Experiment], out: Path, readme: Path | None
         Names of the experiments whose tables are all there.
 
     Raises:
-        InputError: if results are damaged, or something cannot be written.
+        InputError: if there are no results, or damaged ones, or something cannot be written.
     """
     ordered = sorted(experiments, key=lambda one: (one.recipe.letter, one.name))
     shown = {one.name: show_all(one) for one in ordered}
-    (out.parent / IMAGES).mkdir(parents=True, exist_ok=True)
     everything = [table for tables in shown.values() for table in tables]
+    if not any(one.state(command) != "missing" for one in ordered for command in one.recipe.commands()):
+        raise InputError(f"none of these experiments has results yet, so {out} stays as it is; run one first")
+    (out.parent / IMAGES).mkdir(parents=True, exist_ok=True)
     parts = [_opening(), _overview(ordered, shown, out)]
     parts += [_section(one, shown[one.name], out) for one in ordered]
     parts += [_what_did_not_work(ordered)]
@@ -319,7 +322,8 @@ def _curves(experiment: Experiment, out: Path) -> list[str]:
 def _cost(experiment: Experiment) -> list[str]:
     parts = []
     for step in experiment.recipe.step:
-        minutes, count = experiment.minutes(step.name), len(commands_of(step))
+        minutes = experiment.minutes(step.name)
+        count = sum(experiment.state(command) != "missing" for command in commands_of(step))
         if minutes:
             runs = f" ({count} runs)" if count > 1 else ""
             parts.append(f"{step.name}{runs} {minutes:.1f}")

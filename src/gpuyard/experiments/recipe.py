@@ -13,10 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from gpuyard.errors import InputError
 from gpuyard.learn.config import load_toml
+from gpuyard.network.model_file import HERE
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=80)]
-HERE, TRACES = "{here}", "{traces}"
-"""What stands in arguments for the experiment's own folder of results, and for the folder of traces."""
+TRACES = "{traces}"
+"""Stands in arguments for the folder of traces, as HERE does for the experiment's own folder of results."""
 PLACEHOLDER = re.compile(r"\{[A-Za-z_]\w*\}")
 GRID = re.compile(r"\{grid:([a-z0-9.-]+)(?:/([a-z-]+))?\}")
 """Stands for the policy that the grid of a search found, with another placement if one is named."""
@@ -285,5 +286,6 @@ def read_recipe(path: Path) -> Recipe:
         return Recipe.model_validate(tables)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path}: {place}: {first['msg'].removeprefix('Value error, ')}") from None
+        place = "".join(f"{part}." for part in first["loc"]).removesuffix(".")
+        where = f"{path}: {place}" if place else str(path)
+        raise InputError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None

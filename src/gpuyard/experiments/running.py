@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpuyard.errors import InputError
-from gpuyard.experiments.recipe import HERE, Command, Recipe, Step, commands_of, read_recipe
+from gpuyard.experiments.recipe import Command, Recipe, Step, commands_of, read_recipe
 from gpuyard.files import atomic_write
+from gpuyard.network.model_file import HERE
 from gpuyard.run_files import CHECKPOINT
 from gpuyard.runs import open_run
 

@@ -92,12 +92,22 @@ def show(experiment: Experiment, table: Table) -> Shown:
                 f"{experiment.name}: table {table.evaluation}: learned = {table.learned!r} is none of its "
                 f"rows{suggest(table.learned, known)}"
             )
-        return Shown(experiment, table, comparison, rows, known[table.learned])
+        return _shown(experiment, table, comparison, rows, known[table.learned])
     shipped = [one.run for one in experiment.recipe.model if one.evaluation == table.evaluation]
     if shipped:
         entry = entry_of_run(comparison, shipped[0])
-        return Shown(experiment, table, comparison, rows, standing(comparison, [entry]))
+        return _shown(experiment, table, comparison, rows, standing(comparison, [entry]))
     others = [row for row in rows if comparison.reference not in row.policies]
     learned = [row for row in others if row.learned] or [row for row in others if row.role == "given"]
     best = learned[0] if learned else None
     return Shown(experiment, table, comparison, rows, best, picked=len(learned) > 1)
+
+
+def _shown(
+    experiment: Experiment, table: Table, comparison: Comparison, rows: tuple[Standing, ...], best: Standing
+) -> Shown:
+    """With a row for the one that stands for the table, also if it is one of several seeds."""
+    if best.label not in {row.label for row in rows}:
+        sign = 1.0 if comparison.setting.lower_is_better else -1.0
+        rows = tuple(sorted((*rows, best), key=lambda row: (sign * row.value, row.label)))
+    return Shown(experiment, table, comparison, rows, best)

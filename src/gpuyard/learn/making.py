@@ -43,8 +43,8 @@ def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None
     if config.init_from is None:
         if "rule" in (config.network.residual, config.network.kind) and config.rule is None:
             raise InputError(
-                "a network that is or starts from a rule needs one: a table rule, or --init-from and a run "
-                "of train search"
+                "a network that is or starts from a rule needs one: --init-from and a run of train search, "
+                "or first weights by column, such as --rule.score.area -1.0 (the smallest area first)"
             )
         rule = None if config.rule is None else rule_tensors(config.rule, model)
         return make_network(config.network, sizes, seed=seed, rule=rule)

@@ -7,6 +7,7 @@ from typing import Any
 from gpuyard.errors import InputError
 from gpuyard.learn.config import ALGORITHMS, TrainConfig, load_toml, merged, read_config, toml_value
 from gpuyard.learn.presets import preset_tables
+from gpuyard.network.model_file import find_model, left_behind, read_model
 from gpuyard.registry import suggest
 from gpuyard.run_files import START
 
@@ -54,6 +55,11 @@ def assemble(
     tables = _over(tables, options)
     if init_from:
         tables["init_from"] = init_from
+    if left_behind(tables.get("environment", {}).get("workload")):
+        raise InputError(
+            f"{init_from}: was trained on jobs that do not come with it; say which with --workload JOBS, or "
+            "make them as its card says (docs/models.md)"
+        )
     return read_config({**tables, "algorithm": algorithm}, "settings")
 
 
@@ -101,8 +107,6 @@ def _short(value: Any) -> str:
 
 def _of_model(source: str, algorithm: str) -> dict[str, Any]:
     """The environment that a model was made in, and a network that can start from it."""
-    from gpuyard.network.model_file import find_model, read_model
-
     model = read_model(find_model(source))
     environment = dict(model.training.get("environment", {}))
     if model.network.kind == "rule" and algorithm != "evolve":

@@ -28,6 +28,8 @@ from gpuyard.run_files import BEST, FOLDER, LAST, MODELS
 FORMAT = 1
 KEY = "gpuyard"
 SUFFIX = ".safetensors"
+HERE = "{here}"
+"""Stands for a folder of results in what is told of how a model came about; files there stay behind."""
 SHIPPED_IN = Path(__file__).parents[1] / "models"
 _AGAIN = "copy it again from where it was made, or train it again"
 
@@ -137,6 +139,11 @@ def read_model(path: str | Path) -> ModelFile:
     except InputError as error:
         raise InputError(f"{path}: {error}; {_AGAIN}") from None
     return model
+
+
+def left_behind(source: object) -> bool:
+    """Whether jobs that a model was trained on are named, but did not come with it."""
+    return isinstance(source, str) and source.startswith(HERE)
 
 
 def find_model(source: str | Path) -> Path:

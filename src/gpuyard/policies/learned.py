@@ -17,6 +17,7 @@ from gpuyard.network.sizes import NetworkSizes
 from gpuyard.policies.base import PolicySpec
 from gpuyard.policies.learned_history import after_history, play
 from gpuyard.policies.named import ReplayingPolicy
+from gpuyard.policies.transfer import other_cluster, other_information, other_steps
 from gpuyard.preparation import CoreInputs
 from gpuyard.workload import Workload
 
@@ -77,12 +78,11 @@ class LearnedPolicy(ReplayingPolicy):
         """The policy that orders its window and places jobs."""
         return acting_policy(self.model.environment.base_policy_of(self.model.kind), self.model.kind)
 
-    def notes(self, config: SimulationConfig) -> tuple[str, ...]:
-        """What to know about a run of it under these settings."""
-        trained = self.model.environment.simulated.estimates
-        if trained == config.estimates:
-            return ()
-        return (f"policy {self.name} was trained with estimates {trained}, but runs with {config.estimates}",)
+    def notes(self, cluster: Cluster, config: SimulationConfig) -> tuple[str, ...]:
+        """What to know about a run of it on this cluster under these settings."""
+        elsewhere = [] if self.model.kind in HOST_KINDS else other_cluster(self.model, cluster)
+        known = [*other_information(self.model, config), *elsewhere, *other_steps(self.model)]
+        return tuple(f"policy {self.name} {difference}" for difference in known)
 
     def check_supported(self, workload: Workload, cluster: Cluster, config: SimulationConfig) -> None:
         """Raise an InputError unless the policy can run these jobs on this cluster."""

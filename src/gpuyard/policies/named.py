@@ -45,8 +45,8 @@ class ReplayingPolicy(ABC):
         """Run all jobs to their end: the simulation as the core took it, and the arrays of the schedule."""
 
     @abstractmethod
-    def notes(self, config: "SimulationConfig") -> tuple[str, ...]:
-        """What to know about a run of it under these settings."""
+    def notes(self, cluster: "Cluster", config: "SimulationConfig") -> tuple[str, ...]:
+        """What to know about a run of it on this cluster under these settings."""
 
     @abstractmethod
     def decide(self, snapshot: "_core.Snapshot") -> "_core.Decision":
