@@ -138,9 +138,9 @@ def test_the_settings_of_the_simulation_are_those_of_the_caller() -> None:
     noisy = simulate(jobs(), CLUSTER, policy, config)
     assert noisy.notes == ("policy runs/x was trained with estimates exact, but runs with noisy",)
     assert noisy.schedule.hash() != exact.schedule.hash()
-    (elsewhere,) = simulate(jobs(), "8x8", policy).notes
+    (elsewhere,) = simulate(jobs(), "1x8:p100,1x8:v100", policy).notes
     assert elsewhere.startswith("policy runs/x was trained on cluster ")
-    assert elsewhere.endswith("but runs on 8x8 (8 nodes, 64 GPUs)")
+    assert elsewhere.endswith("but runs on 1x8:p100,1x8:v100 (2 nodes, 16 GPUs)")
 
 
 @pytest.mark.parametrize(
