@@ -38,7 +38,11 @@ OPENING = """# Models
 
 Written by `gpuyard experiments ship` from the models' cards. A model is used by its name, as any policy is:
 
-    gpuyard simulate jobs.csv --cluster {cluster} --policy model:{name} --policy sjf+easy
+    gpuyard evaluate model:{name} --on jobs.parquet --cluster {cluster}
+
+Each was trained for one cluster, one kind of estimates and one aim, and is worth its figures there alone; cards
+say what each is not for. Test windows begin with an empty cluster: a model that holds GPUs back for short jobs
+costs completion time where a cluster is overloaded for months ([results](results.md#experiment-venus-steady)).
 
 `gpuyard experiments check --traces TRACES` evaluates all of them again and compares with the figures below;
 [results](results.md) has the experiments that they come from.
@@ -194,7 +198,7 @@ def _repetition(experiment: Experiment, evaluation: str, comparison: Comparison)
 
 def models_page(cards: Sequence[Card]) -> str:
     """All cards, readable."""
-    first = cards[0]
+    first = next((card for card in cards if card.repeat.kind == "windows"), cards[0])
     lines = [OPENING.format(cluster=first.trained_on.cluster, name=first.name).rstrip(), ""]
     lines += ["| model | trained on | metric | model | reference | difference [95 %] |", f"|{'---|' * 6}"]
     for card in cards:
