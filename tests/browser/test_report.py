@@ -78,7 +78,7 @@ def test_the_first_screen_says_which_is_best_by_how_much_and_how_sure(
     assert best in answer.inner_text()
     assert "interval" in page.locator(".sure").inner_text()
     figures = page.locator(".tiles").inner_text()
-    assert "95 % interval" in figures
+    assert "95\xa0% interval" in figures
     assert "mean JCT" in figures
     assert "max wait" in figures
     last_tile = page.locator(".tiles > div").last.bounding_box()

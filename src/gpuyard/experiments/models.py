@@ -40,9 +40,10 @@ Written by `gpuyard experiments ship` from the models' cards. A model is used by
 
     gpuyard evaluate model:{name} --on jobs.parquet --cluster {cluster}
 
-Each was trained for one cluster, one kind of estimates and one aim, and is worth its figures there alone; cards
-say what each is not for. Test windows begin with an empty cluster: a model that holds GPUs back for short jobs
-costs completion time where a cluster is overloaded for months ([results](results.md#experiment-venus-steady)).
+Each was trained for one cluster, one kind of estimates and one aim, and is worth its figures there alone;
+cards say what each is not for. Test windows begin with an empty cluster: a model that holds GPUs back for
+short jobs costs completion time in a cluster that runs for months without ever emptying
+([results](results.md#experiment-venus-steady)).
 
 `gpuyard experiments check --traces TRACES` evaluates all of them again and compares with the figures below;
 [results](results.md) has the experiments that they come from.

@@ -44,7 +44,8 @@ EACH_TIME = "Each time has its own training and its own reference, both from wha
 OPENING = """# Results
 
 Written by `gpuyard experiments page` from the files that experiments left behind: tables, pictures and
-sentences with intervals are made of these alone; "What it says" and "What did not work" are written by people.
+sentences with intervals are made of these alone; "What it says" and "What did not work" are written by
+people.
 [Experiments](experiments.md) says how to repeat all of it.
 
 ## What was asked

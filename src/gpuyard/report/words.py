@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from gpuyard.quantities import metric_label, metric_text
 from gpuyard.report.model import Answer, Change, Standing
 
-SIDE_METRICS = ("mean_jct_s", "p99_wait_s", "max_wait_s")
+SIDE_METRICS = ("mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s")
 """What stands beside every gain: an average may hide jobs that starve."""
 MANY_TIMES = 2.0
 """Relative differences from here on are told as a multiple."""
@@ -54,7 +54,7 @@ def answer_of_one_run(
     figures = [(metric_label(metric), metric_text(metric, best.values.get(metric)), best.label)]
     if len(standings) == 1:
         sentence = f"{best.label} is the only policy here: there is nothing to compare it with."
-        return Answer(sentence, "One run of one policy.", [*figures, *_side_figures(best, None)])
+        return Answer(sentence, "One run of one policy.", [*figures, *_side_figures(best, None, metric)])
     runner_up = standings[1]
     ahead = relative(best, runner_up, metric)
     if ahead == 0:
@@ -73,7 +73,7 @@ def answer_of_one_run(
         "and says what is beyond chance."
     )
     other = runner_up if reference.name == best.name else reference
-    return Answer(sentence, sure, [*figures, *_side_figures(best, other)])
+    return Answer(sentence, sure, [*figures, *_side_figures(best, other, metric)])
 
 
 def answer_of_windows(
@@ -114,15 +114,11 @@ def answer_of_windows(
         sure = f"Beyond chance: the 95 % interval of the difference is {span} and excludes zero."
     sure += _ties_text(ties) if span else ""
     theirs = metric_text(metric, other.values.get(metric))
+    sureness = f"95 % interval {span}; " if span else ""
     figures = [
-        ("difference", percent(change.ratio), f"of {label}, against {other.label}"),
-        *(
-            [("95 % interval", span, f"{'in' if change.verdict == 'tie' else 'ex'}cludes zero")]
-            if span
-            else []
-        ),
+        ("difference", percent(change.ratio), f"{sureness}of {label}, against {other.label}"),
         (label, metric_text(metric, best.values.get(metric)), f"{theirs} with {other.label}"),
-        *_side_figures(best, other),
+        *_side_figures(best, other, metric),
     ]
     return Answer(sentence, sure, figures, words)
 
@@ -150,10 +146,10 @@ def ratio_of(
     return 0.0 if own == other else (own - other) / abs(other) if other else None
 
 
-def _side_figures(best: Standing, other: Standing | None) -> list[tuple[str, str, str]]:
+def _side_figures(best: Standing, other: Standing | None, decisive: str) -> list[tuple[str, str, str]]:
     figures = []
     for metric in SIDE_METRICS:
-        if best.values.get(metric) is not None:
+        if metric != decisive and best.values.get(metric) is not None:
             beside = "" if other is None else _beside(best, other, metric)
             figures.append((metric_label(metric), metric_text(metric, best.values[metric]), beside))
     return figures
@@ -161,4 +157,8 @@ def _side_figures(best: Standing, other: Standing | None) -> list[tuple[str, str
 
 def _beside(best: Standing, other: Standing, metric: str) -> str:
     change = percent(relative(best, other, metric))
+    own, theirs = best.changes.get(metric), other.changes.get(metric)
+    span = interval(own) if own and theirs and theirs.verdict == "reference" else ""
+    if span:
+        change = f"{change} ({span})"
     return f"{change} against {metric_text(metric, other.values.get(metric))} with {other.label}"
