@@ -227,6 +227,20 @@ def test_random_bytes_never_raise_anything_but_input_errors(tmp_path_factory, da
             assert len(read_workload(path, format=format)) > 0
 
 
+def test_parquet_whose_numbers_are_not_those_written_is_refused(tmp_path):
+    """Parquet has no checksum of its own: without ours, other jobs would be simulated."""
+    path = tmp_path / "jobs.parquet"
+    write_workload(make_workload(frame_of([{"submit_s": 0.0, "duration_s": 1.0, "gpus": 1}])), path)
+    metadata = pl.read_parquet_metadata(path)
+    changed = pl.read_parquet(path).with_columns(pl.col("duration_s") + 0.5)
+    changed.write_parquet(path, metadata=metadata)
+    with pytest.raises(InputError, match=r"jobs\.parquet: is damaged: its jobs are not those"):
+        read_workload(path)
+    kept = {name: text for name, text in metadata.items() if name != "gpuyard-checksum"}
+    changed.write_parquet(path, metadata=kept)
+    assert read_workload(path).frame["duration_s"].to_list() == [1.5]
+
+
 def test_damaged_parquet_metadata_is_refused(tmp_path):
     path = tmp_path / "jobs.parquet"
     frame = make_workload(frame_of([{"submit_s": 0.0, "duration_s": 1.0, "gpus": 1}])).frame

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import zlib
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +18,7 @@ from gpuyard.workload.schema import COLUMNS, Where, Workload, WorkloadMetadata, 
 
 _PARQUET_MAGIC = b"PAR1"
 _METADATA_KEY = "gpuyard"
+_CHECKSUM_KEY = "gpuyard-checksum"
 _SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
@@ -57,7 +59,10 @@ def write_workload(workload: Workload, path: str | Path) -> None:
     check_suffix(path)
     with atomic_write(path) as temporary:
         if path.suffix == ".parquet":
-            metadata = {_METADATA_KEY: workload.metadata.model_dump_json()}
+            metadata = {
+                _METADATA_KEY: workload.metadata.model_dump_json(),
+                _CHECKSUM_KEY: _checksum(workload.frame),
+            }
             workload.frame.write_parquet(temporary, metadata=metadata)
         else:
             _csv_frame(workload.frame).write_csv(
@@ -95,12 +100,17 @@ def _is_default(frame: pl.DataFrame, name: str) -> bool:
 def _read_parquet(path: Path, data: bytes) -> Workload:
     try:
         frame = pl.read_parquet(io.BytesIO(data))
-        stored = pl.read_parquet_metadata(io.BytesIO(data)).get(_METADATA_KEY)
+        kept = pl.read_parquet_metadata(io.BytesIO(data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         raise InputError(
             f"{path}: is a damaged or cut-off parquet file ({_first_line(error)}); fetch it again"
         ) from None
-    where = Where(str(path))
+    if _CHECKSUM_KEY in kept and kept[_CHECKSUM_KEY] != _checksum(frame):
+        raise InputError(
+            f"{path}: is damaged: its jobs are not those that were written; fetch it or import its trace "
+            f"again (if they were changed on purpose: write them without the metadata {_CHECKSUM_KEY!r})"
+        )
+    where, stored = Where(str(path)), kept.get(_METADATA_KEY)
     if stored is None:
         return make_workload(frame, name=path.stem, source=str(path), where=where)
     try:
@@ -120,6 +130,20 @@ def _read_parquet(path: Path, data: bytes) -> Workload:
         history=metadata.history,
         where=where,
     )
+
+
+def _checksum(frame: pl.DataFrame) -> str:
+    """Of all numbers, and of the lengths of texts: parquet itself does not notice a flipped bit."""
+    checksum = 0
+    for name, dtype in frame.schema.items():
+        column = frame[name]
+        if isinstance(dtype, pl.List):
+            column = column.list.len()
+        elif not dtype.is_numeric():
+            column = column.cast(pl.String).str.len_bytes()
+        for part in (column.is_null(), column.fill_null(0)):
+            checksum = zlib.crc32(part.to_numpy().tobytes(), checksum)
+    return f"{checksum:08x}"
 
 
 def _read_csv(path: Path, data: bytes) -> Workload:
