@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from gpuyard.cli_parts import Json, open_console, print_json
+from gpuyard.cli_parts import Json, one_line, open_console, print_json
+
+if TYPE_CHECKING:
+    from gpuyard.experiments.running import Experiment
 
 Files = Annotated[
     list[Path] | None,
@@ -49,6 +52,7 @@ def run(
     console = errors()
     for experiment in experiments:  # before hours are spent on the first
         check_step(experiment, until)
+        _check_options(experiment)
     for experiment in experiments:
         run_experiment(experiment, traces, lambda line: console.print(line, soft_wrap=True), until)
     known = [{"experiment": e.name, "minutes": e.minutes(), "complete": e.is_complete} for e in experiments]
@@ -124,6 +128,21 @@ def check(
         if not checks:
             open_console().print("no models come with this gpuyard")
     return 0 if all(one.agrees is not False for one in checks) else 1
+
+
+def _check_options(experiment: Experiment) -> None:
+    """Refuse options that no command has: the last step of a recipe may come after hours of others."""
+    from cyclopts import CycloptsError
+
+    from gpuyard.cli import app
+    from gpuyard.errors import InputError
+    from gpuyard.experiments.recipe import commands_of
+
+    for step in experiment.recipe.step:
+        try:
+            app.parse_args(list(commands_of(step)[0].arguments), exit_on_error=False, print_error=False)
+        except CycloptsError as error:
+            raise InputError(f"{experiment.name}: step {step.name}: {one_line(str(error))}") from None
 
 
 def _recipes() -> list[Path]:

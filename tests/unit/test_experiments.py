@@ -294,6 +294,15 @@ def test_a_malformed_recipe_is_refused_with_the_place(file: Path, old: str, new:
         read_recipe(file)
 
 
+def test_options_that_no_command_has_are_refused_before_anything_is_run(
+    file: Path, commands: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replaced(file, '"evaluate",', '"evaluate", "--episodess", "3",')
+    assert main(["experiments", "run", str(file), "--results", str(file.parent / "results")]) == 2
+    assert "two: step test: Unknown option: --episodess. Did you mean --episodes?" in capsys.readouterr().err
+    assert not commands.names()
+
+
 def test_a_recipe_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.toml: cannot be read \(No such file"):
         read_recipe(tmp_path / "none.toml")
