@@ -1,5 +1,6 @@
 """The page of results, docs/results.md: every figure comes from what experiments left behind."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -257,7 +258,7 @@ def _by_window(shown: Shown) -> list[str]:
     """Whether a few windows carry the difference."""
     comparison, best = shown.comparison, shown.best
     told = by_window_in_words(comparison, best.policies) if comparison and best else ""
-    return [f"{code(best.label)} is {told}.", ""] if told and best else []
+    return [f"{code(best.label)} is {re.sub(r'-(?=[0-9])', '−', told)}.", ""] if told and best else []
 
 
 def _against_hindsight(shown: Shown) -> list[str]:
@@ -272,7 +273,7 @@ def _against_hindsight(shown: Shown) -> list[str]:
         return []
     return [
         f"Against {code(hindsight.label)}, the fixed heuristic that was best on these very windows, "
-        f"{code(best.label)} is at {difference_text(found.difference)}: {found.difference.verdict}.",
+        f"{code(best.label)} is at {difference_text(found.difference)}: {verdict_text(found)}.",
         "",
     ]
 
