@@ -1,12 +1,13 @@
 """A table of the page of results, with the comparison behind it and the policy that stands for it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
 from gpuyard.experiments.recipe import Table, Together
 from gpuyard.experiments.running import Experiment
-from gpuyard.experiments.standings import Standing, entry_of_run, standing, standings
+from gpuyard.experiments.standings import Standing, entry_of_run, ranked, standing, standings
 from gpuyard.experiments.together import together
 from gpuyard.registry import suggest
 
@@ -48,26 +49,8 @@ def show_all(experiment: Experiment) -> list[Shown]:
         InputError: as ``show``, and if tables cannot be put together.
     """
     recipe = experiment.recipe
-    return [
-        *(show(experiment, table) for table in recipe.table),
-        *(_show_together(experiment, one) for one in recipe.together),
-    ]
-
-
-def _show_together(experiment: Experiment, asked: Together) -> Shown:
-    by_name = {table.evaluation: table for table in experiment.recipe.table}
-    parts = []
-    for name, learned in zip(asked.tables, asked.learned, strict=True):
-        shown = show(experiment, by_name[name].model_copy(update={"learned": learned}))
-        if shown.comparison is None or shown.best is None:
-            return Shown(experiment, asked, None)
-        parts.append((shown.comparison, shown.best))
-    try:
-        comparison = together(parts)
-    except InputError as error:
-        raise InputError(f"{experiment.name}: {' and '.join(asked.tables)}: {error}") from None
-    rows = tuple(standings(comparison))
-    return Shown(experiment, asked, comparison, rows, next(row for row in rows if row.learned))
+    tables = {table.evaluation: show(experiment, table) for table in recipe.table}
+    return [*tables.values(), *(_show_together(experiment, one, tables) for one in recipe.together)]
 
 
 def show(experiment: Experiment, table: Table) -> Shown:
@@ -83,31 +66,44 @@ def show(experiment: Experiment, table: Table) -> Shown:
     except InputError:
         return Shown(experiment, table, None)
     comparison = Comparison.read(experiment.here / table.evaluation)
-    rows = tuple(standings(comparison))
-    if table.learned:
-        alone = {one.label: standing(comparison, [one]) for one in comparison.shown}
-        known = alone | {row.label: row for row in rows}
-        if table.learned not in known:
-            raise InputError(
-                f"{experiment.name}: table {table.evaluation}: learned = {table.learned!r} is none of its "
-                f"rows{suggest(table.learned, known)}"
-            )
-        return _shown(experiment, table, comparison, rows, known[table.learned])
+    shown = Shown(experiment, table, comparison, tuple(standings(comparison)))
     shipped = [one.run for one in experiment.recipe.model if one.evaluation == table.evaluation]
-    if shipped:
-        entry = entry_of_run(comparison, shipped[0])
-        return _shown(experiment, table, comparison, rows, standing(comparison, [entry]))
-    others = [row for row in rows if comparison.reference not in row.policies]
+    if table.learned or shipped:
+        label = table.learned or entry_of_run(comparison, shipped[0]).label
+        best = _row(experiment, table.evaluation, comparison, shown.rows, label)
+        rows = shown.rows if best in shown.rows else tuple(ranked(comparison, (*shown.rows, best)))
+        return replace(shown, rows=rows, best=best)
+    others = [row for row in shown.rows if comparison.reference not in row.policies]
     learned = [row for row in others if row.learned] or [row for row in others if row.role == "given"]
-    best = learned[0] if learned else None
-    return Shown(experiment, table, comparison, rows, best, picked=len(learned) > 1)
+    return replace(shown, best=learned[0] if learned else None, picked=len(learned) > 1)
 
 
-def _shown(
-    experiment: Experiment, table: Table, comparison: Comparison, rows: tuple[Standing, ...], best: Standing
-) -> Shown:
-    """With a row for the one that stands for the table, also if it is one of several seeds."""
-    if best.label not in {row.label for row in rows}:
-        sign = 1.0 if comparison.setting.lower_is_better else -1.0
-        rows = tuple(sorted((*rows, best), key=lambda row: (sign * row.value, row.label)))
-    return Shown(experiment, table, comparison, rows, best)
+def _row(
+    experiment: Experiment, name: str, comparison: Comparison, rows: Sequence[Standing], label: str
+) -> Standing:
+    """The row of this label; one of several seeds that share a row has one of its own."""
+    found = next((row for row in rows if row.label == label), None)
+    if found is not None:
+        return found
+    alone = {entry.label: entry for entry in comparison.shown}
+    if label not in alone:
+        known = dict.fromkeys([*alone, *(row.label for row in rows)])
+        raise InputError(
+            f"{experiment.name}: table {name}: learned = {label!r} is none of its rows{suggest(label, known)}"
+        )
+    return standing(comparison, [alone[label]])
+
+
+def _show_together(experiment: Experiment, asked: Together, tables: Mapping[str, Shown]) -> Shown:
+    parts = []
+    for name, label in zip(asked.tables, asked.learned, strict=True):
+        one = tables[name]
+        if one.comparison is None:
+            return Shown(experiment, asked, None)
+        parts.append((one.comparison, _row(experiment, name, one.comparison, one.rows, label)))
+    try:
+        comparison = together(parts)
+    except InputError as error:
+        raise InputError(f"{experiment.name}: {' and '.join(asked.tables)}: {error}") from None
+    rows = tuple(standings(comparison))
+    return Shown(experiment, asked, comparison, rows, next(row for row in rows if row.learned))

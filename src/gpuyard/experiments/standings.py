@@ -58,7 +58,11 @@ class Standing:
 
 def standings(comparison: Comparison) -> list[Standing]:
     """Every policy that is shown, the best first; seeds of one kind of training are merged."""
-    rows = [standing(comparison, entries) for entries in _groups(comparison.shown)]
+    return ranked(comparison, [standing(comparison, entries) for entries in _groups(comparison.shown)])
+
+
+def ranked(comparison: Comparison, rows: Iterable[Standing]) -> list[Standing]:
+    """Rows of a comparison, the best first."""
     sign = 1.0 if comparison.setting.lower_is_better else -1.0
     return sorted(rows, key=lambda row: (sign * row.value, row.label))
 
