@@ -13,12 +13,13 @@
 
 namespace gpuyard {
 
-enum class NetworkKind : std::uint8_t { mlp, job_scorer, cross_attention, host_attention, rule };
+enum class NetworkKind : std::uint8_t { mlp, job_scorer, cross_attention, host_attention, rule, state_rule };
 enum class Residual : std::uint8_t { none, base, rule };
 
-inline constexpr std::array<Named<NetworkKind>, 5> kNetworkKinds{{
+inline constexpr std::array<Named<NetworkKind>, 6> kNetworkKinds{{
     {"mlp", NetworkKind::mlp}, {"job-scorer", NetworkKind::job_scorer}, {"cross-attention", NetworkKind::cross_attention},
     {"host-attention", NetworkKind::host_attention}, {"rule", NetworkKind::rule},
+    {"state-rule", NetworkKind::state_rule},
 }};
 inline constexpr std::array<Named<Residual>, 3> kResiduals{{
     {"none", Residual::none}, {"base", Residual::base}, {"rule", Residual::rule},
@@ -52,16 +53,21 @@ struct NetworkInput {
 // The rule of the search: scores of jobs and a gate that admits them.
 class Rule {
 public:
-    // `prefix` comes before the tensors' names.
-    Rule(const Tensors& tensors, const std::string& prefix, const NetworkSizes& sizes, float strength);
+    // `prefix` comes before the tensors' names. `leans`: whether weights depend on the state of the whole cluster.
+    Rule(const Tensors& tensors, const std::string& prefix, const NetworkSizes& sizes, float strength, bool leans = false);
     void add_logits(const NetworkInput& input, const Kernels& kernels, float* logits, Scratch& scratch) const;
     std::size_t scratch_floats() const;
 
 private:
+    // The weights of score and gate in a state, packed as kernels read them.
+    PackedLayer weights_in(const NetworkInput& input, const Kernels& kernels, Scratch& scratch) const;
+
     NetworkSizes sizes_;
     float strength_;
-    Layer rows_;  // score and gate of a job
+    bool leans_;
+    Layer rows_;  // score and gate of a job; if it leans, their biases alone count
     Layer globals_;
+    Layer weights_;  // from globals to the weights of the score, then those of the gate
 };
 
 class Network {
@@ -119,6 +125,7 @@ private:
 // The makers of each kind.
 std::unique_ptr<Network> make_mlp(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
 std::unique_ptr<Network> make_rule(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
+std::unique_ptr<Network> make_state_rule(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
 std::unique_ptr<Network> make_job_scorer(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
 std::unique_ptr<Network> make_cross_attention(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
 std::unique_ptr<Network> make_host_attention(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);

@@ -1,4 +1,4 @@
-// Networks of one kind of layer: mlp and rule.
+// Networks of one kind of layer: mlp, and rules.
 #include <algorithm>
 #include <limits>
 
@@ -71,7 +71,7 @@ private:
 class RuleNetwork final : public Network {
 public:
     RuleNetwork(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors, const Kernels& kernels)
-        : Network(settings, sizes, kernels), own_(tensors, "", sizes, settings.strength) {}
+        : Network(settings, sizes, kernels), own_(tensors, "", sizes, settings.strength, settings.kind == NetworkKind::state_rule) {}
 
 private:
     std::size_t scratch_floats() const override { return own_.scratch_floats(); }
@@ -85,7 +85,8 @@ private:
 
 }  // namespace
 
-Rule::Rule(const Tensors& tensors, const std::string& prefix, const NetworkSizes& sizes, float strength) : sizes_(sizes), strength_(strength) {
+Rule::Rule(const Tensors& tensors, const std::string& prefix, const NetworkSizes& sizes, float strength, bool leans)
+    : sizes_(sizes), strength_(strength), leans_(leans) {
     const std::size_t columns = sizes.job_columns;
     const auto score = tensor(tensors, prefix + "score.weight", {1, columns});
     const auto gate = tensor(tensors, prefix + "gate_jobs.weight", {1, columns});
@@ -94,10 +95,32 @@ Rule::Rule(const Tensors& tensors, const std::string& prefix, const NetworkSizes
     const std::array<float, 2> bias{0.0F, tensor(tensors, prefix + "gate_jobs.bias", {1})[0]};
     rows_ = Layer(both, bias, columns);
     if (sizes.global_columns > 0) globals_ = Layer::of(tensors, prefix + "gate_globals", sizes.global_columns, 1, false);
+    if (!leans) return;
+    std::vector<float> leaning;
+    for (const char* const name : {"score_state.weight", "gate_state.weight"}) {
+        const auto part = tensor(tensors, prefix + name, {columns, sizes.global_columns});
+        leaning.insert(leaning.end(), part.begin(), part.end());
+    }
+    weights_ = Layer(leaning, both, sizes.global_columns);
 }
 
 std::size_t Rule::scratch_floats() const {
-    return padded(sizes_.rows * sizes_.job_columns) + (kLanes + 3) * padded(sizes_.rows + 1) + 2 * padded(sizes_.global_columns + 1) + 8 * kLanes;
+    const std::size_t leaning = leans_ ? weights_.width() + kLanes * sizes_.job_columns + 2 * padded(sizes_.global_columns + 1) + 2 * kLanes : 0;
+    return padded(sizes_.rows * sizes_.job_columns) + (kLanes + 3) * padded(sizes_.rows + 1) + 2 * padded(sizes_.global_columns + 1) + 8 * kLanes + leaning;
+}
+
+PackedLayer Rule::weights_in(const NetworkInput& input, const Kernels& kernels, Scratch& scratch) const {
+    if (!leans_) return rows_.packed();
+    float* const weights = scratch.floats(weights_.width());
+    kernels.dense_one(nonzero({input.globals, sizes_.global_columns}, scratch), weights_.packed(), weights_.bias(), weights, Finish::store);
+    const std::size_t columns = sizes_.job_columns;
+    float* const panel = scratch.floats(columns * kLanes);
+    std::fill_n(panel, columns * kLanes, 0.0F);
+    for (std::size_t column = 0; column < columns; ++column) {
+        panel[column * kLanes] = weights[column];
+        panel[column * kLanes + 1] = weights[columns + column];
+    }
+    return {panel, columns, kLanes};
 }
 
 void Rule::add_logits(const NetworkInput& input, const Kernels& kernels, float* logits, Scratch& scratch) const {
@@ -112,7 +135,7 @@ void Rule::add_logits(const NetworkInput& input, const Kernels& kernels, float* 
         start[1] += gate[0];
     }
     float* const both = scratch.floats(legal.count * kLanes);  // each score, and the gate behind it
-    kernels.dense(picked_rows(input.jobs, sizes_.job_columns, legal, scratch), rows_.packed(), start, both, kLanes, Finish::store);
+    kernels.dense(picked_rows(input.jobs, sizes_.job_columns, legal, scratch), weights_in(input, kernels, scratch), start, both, kLanes, Finish::store);
     const bool nothing_runs = sizes_.running >= 0 && input.globals[as_index(sizes_.running)] == 0.0F;
     const auto admits = [&](std::size_t i) { return nothing_runs || both[i * kLanes + 1] >= 0.0F; };
     float best = -std::numeric_limits<float>::infinity();
@@ -132,6 +155,11 @@ std::unique_ptr<Network> make_mlp(const NetworkSettings& settings, const Network
 }
 
 std::unique_ptr<Network> make_rule(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors, const Kernels& kernels) {
+    return std::make_unique<RuleNetwork>(settings, sizes, tensors, kernels);
+}
+
+std::unique_ptr<Network> make_state_rule(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors,
+                                         const Kernels& kernels) {
     return std::make_unique<RuleNetwork>(settings, sizes, tensors, kernels);
 }
 

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from gpuyard.errors import InputError
 from gpuyard.learn.networks import SchedulingNetwork, make_network
-from gpuyard.network.config import NetworkConfig, NetworkKind, Residual
+from gpuyard.network.config import RULE_KINDS, NetworkConfig, NetworkKind, Residual
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import HOST_KINDS, check_suits
 from small_environments import KIND_NAMES, single
 
 Case = tuple[NetworkConfig, NetworkSizes]
-ROW_KINDS = ("job-scorer", "cross-attention", "rule")
+ROW_KINDS = ("job-scorer", "cross-attention", *RULE_KINDS)
 """Networks in which a row's logit does not depend on its place."""
 
 
@@ -43,7 +43,7 @@ def cases() -> list[Case]:
             {"width": 12, "depth": 3, "heads": 3},
             {"width": 8, "depth": 1},
         ):
-            if residual != "none" and (kind == "rule" or more["depth"] == 1):
+            if residual != "none" and (kind in RULE_KINDS or more["depth"] == 1):
                 continue
             config = NetworkConfig(kind=kind, residual=residual, **more)
             if suits(config, sizes_of(environment)):

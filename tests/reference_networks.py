@@ -29,6 +29,7 @@ class ReferenceNetwork:
             "cross-attention": self._cross_attention,
             "host-attention": self._host_attention,
             "rule": lambda *parts: (self._rule("", *parts), 0.0),
+            "state-rule": lambda *parts: (self._rule("", *parts), 0.0),
         }
         logits, value = by_kind[self.config.kind](jobs, nodes, overall, mask)
         if self.config.residual == "base":
@@ -121,6 +122,9 @@ class ReferenceNetwork:
         strength = self.config.strength
         score = self._linear(f"{prefix}score", jobs)[:, 0]
         gate = self._linear(f"{prefix}gate_jobs", jobs)[:, 0]
+        if self.config.kind == "state-rule":
+            score = score + jobs @ self.tensors["score_state.weight"] @ overall
+            gate = gate + jobs @ self.tensors["gate_state.weight"] @ overall
         if len(overall):
             gate = gate + self._linear(f"{prefix}gate_globals", overall)[0]
         idle = self.sizes.running >= 0 and overall[self.sizes.running] == 0

@@ -14,7 +14,7 @@ from gpuyard import _core
 from gpuyard.env import SchedulingVectorEnv
 from gpuyard.learn.export_onnx import export_onnx
 from gpuyard.learn.networks import SchedulingNetwork, masked_logits
-from gpuyard.network.config import NetworkConfig
+from gpuyard.network.config import RULE_KINDS, NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 from network_cases import trained_by_chance
 
@@ -45,6 +45,7 @@ SHAPES = {
     "cross-attention": {"width": 64, "depth": 2, "heads": 4},
     "host-attention": {"width": 32},
     "rule": {},
+    "state-rule": {},
 }
 
 
@@ -73,7 +74,8 @@ def cases() -> list[Any]:
         residuals = ["none", *rules] if few_features else ["none", "base", *rules]
         networks = ["mlp", "host-attention"] if hosts else ["mlp", "job-scorer", "cross-attention"]
         pairs = [(kind, residual) for kind in networks for residual in residuals]
-        for kind, residual in pairs + [(rule, "none") for rule in rules]:
+        own_rules = [kind for kind in RULE_KINDS if rules and (kind == "rule" or not few_features)]
+        for kind, residual in pairs + [(rule, "none") for rule in own_rules]:
             config = NetworkConfig(kind=kind, residual=residual, **SHAPES[kind])
             found.append(pytest.param(config, name, id=f"{kind}-{residual}-{name}"))
     return found

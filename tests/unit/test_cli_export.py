@@ -19,6 +19,7 @@ CASES = [
     ("select-job", "job-scorer", "base"),
     ("select-job", "mlp", "none"),
     ("select-job", "rule", "none"),
+    ("select-job", "state-rule", "none"),
     ("select-job", "job-scorer", "rule"),
     ("select-job-and-pool", "cross-attention", "base"),
     ("accept-or-skip", "job-scorer", "base"),

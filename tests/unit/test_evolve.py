@@ -82,6 +82,32 @@ def test_steps_are_one_over_what_columns_vary_by() -> None:
     assert np.count_nonzero(chosen["gate_globals.weight"]) == 1
 
 
+def test_a_state_rule_moves_by_a_step_for_each_pair_of_columns() -> None:
+    env = SchedulingVectorEnv("select-job", 4, threads=1, workload="demo", jobs_per_episode=32, window=8)
+    jobs, overall = (env.model.parts[part].names for part in ("jobs", "globals"))
+    deviations = np.full(len(jobs), 0.5), np.full(len(overall), 0.25)
+    config = settings(gate_step=0.1, state_step=0.5, global_columns=("queue", "demand"))
+    steps = steps_of_rule(env.model, config, *deviations, leans=True)
+    assert steps["score_state.weight"].shape == (len(jobs), len(overall))
+    assert np.count_nonzero(steps["score_state.weight"]) == 2 * len(jobs)
+    assert steps["score_state.weight"].max() == 0.5 * 2.0 * 4.0
+    assert steps["gate_state.weight"].max() == pytest.approx(0.1 * 0.5 * 2.0 * 4.0)
+
+
+def test_a_state_rule_evolves_from_a_rule_that_is_written_down(tmp_path: Any) -> None:
+    features = {"job_features": ["present", "estimate", "gpus"], "global_features": ["queue", "running"]}
+    tables = {
+        **TABLES,
+        "environment": {**TABLES["environment"], **features},
+        "network": {"kind": "state-rule"},
+    }
+    worker = EvolveWorker(tmp_path, read_config(tables))
+    points = worker._evolution.ask()
+    assert points[0].tensors["score.weight"].shape == (1, 3)
+    assert (points[0].tensors["score_state.weight"] != 0).any()
+    assert (points[0].tensors["gate_state.weight"] != points[1].tensors["gate_state.weight"]).any()
+
+
 def test_spread_is_that_of_legal_rows_alone() -> None:
     env = SchedulingVectorEnv("select-job", 4, threads=1, workload="demo", jobs_per_episode=32, window=8)
     sizes = NetworkSizes.of(env.model)

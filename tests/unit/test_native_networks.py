@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gpuyard import _core
-from gpuyard.network.config import NetworkConfig
+from gpuyard.network.config import RULE_KINDS, NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import expected_tensors
 from reference_networks import ReferenceNetwork
@@ -41,7 +41,7 @@ SIZES = {
     ),
 }
 KINDS = {
-    "select-job": ("mlp", "job-scorer", "cross-attention", "rule"),
+    "select-job": ("mlp", "job-scorer", "cross-attention", "rule", "state-rule"),
     "no present, no globals": ("mlp", "job-scorer", "cross-attention", "rule"),
     "select-job-and-pool": ("mlp", "job-scorer", "cross-attention"),
     "accept-or-skip": ("mlp", "job-scorer", "cross-attention"),
@@ -55,7 +55,7 @@ def _cases() -> list[Any]:
     for sizes, kinds in KINDS.items():
         for kind in kinds:
             for width, depth, heads in ((24, 2, 1), (40, 3, 4), (16, 1, 2)):
-                residuals = ["none"] if kind == "rule" else ["none", "base", "rule"]
+                residuals = ["none"] if kind in RULE_KINDS else ["none", "base", "rule"]
                 if sizes != "select-job" and "rule" in residuals:
                     residuals = ["none"] if sizes.startswith("no ") else ["none", "base"]
                 cases += [

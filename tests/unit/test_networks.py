@@ -14,7 +14,7 @@ from torch import Tensor
 from gpuyard.errors import InputError
 from gpuyard.learn.networks import dueling, make_network, masked_logits
 from gpuyard.learn.row_layers import mean_and_largest, rectified_rows, rows_and_one_more
-from gpuyard.network.config import NetworkConfig, NetworkKind
+from gpuyard.network.config import RULE_KINDS, NetworkConfig, NetworkKind
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import HOST_KINDS, expected_tensors
 from gpuyard.registry import registered
@@ -31,7 +31,7 @@ from reference_networks import ReferenceNetwork
 
 ALL_CASES = all_cases()
 every_case = pytest.mark.parametrize("case", ALL_CASES, ids=name_of)
-ROWS_IN_ANY_ORDER = ("job-scorer", "cross-attention", "rule")
+ROWS_IN_ANY_ORDER = ("job-scorer", "cross-attention", *RULE_KINDS)
 
 
 def changed_rows(case: Case, observation: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -234,13 +234,13 @@ def test_seed_tells_the_weights_and_leaves_torchs_own_generator_alone(case: Case
     one, same, other = (make_network(*case, seed=seed).state_dict() for seed in (5, 5, 6))
     assert torch.equal(before, torch.get_rng_state())
     assert all(torch.equal(one[name], same[name]) for name in one)
-    if case[0].kind != "rule":
+    if case[0].kind not in RULE_KINDS:
         assert any(not torch.equal(one[name], other[name]) for name in one)
 
 
 def test_untrained_network_without_residual_is_nearly_undecided() -> None:
     for case in cases():
-        if case[0].residual == "none" and case[0].kind != "rule":
+        if case[0].residual == "none" and case[0].kind not in RULE_KINDS:
             observation = observation_of(case[1])
             logits, _ = make_network(*case, seed=0)(observation)
             assert 0 < logits.std() < 0.2, name_of(case)
@@ -297,6 +297,37 @@ def test_rule_ignores_its_gate_while_nothing_runs() -> None:
 
 def test_rule_that_may_not_wait_starts_what_its_gate_refuses_least() -> None:
     assert rule_choice([-1.0, -0.1, -5.0], [0.1, 0.0, 0.5], [1, 1, 1], noop_legal=0) == 1
+
+
+def test_state_rule_starts_as_its_rule_and_orders_by_the_state_afterwards() -> None:
+    sizes = NetworkSizes("select-job", 3, 2, 1, 1, 2, 1, 4, running=0)
+    rule = {
+        "score.weight": torch.tensor([[1.0, 0.0]]),
+        "gate_jobs.weight": torch.zeros(1, 2),
+        "gate_jobs.bias": torch.ones(1),
+        "gate_globals.weight": torch.zeros(1, 2),
+    }
+    network = make_network(NetworkConfig(kind="state-rule"), sizes, rule=rule)
+    jobs = torch.tensor([[[0.2, 0.9], [0.8, 0.5], [0.4, 0.1]]])
+
+    def choice(state: float) -> int:
+        globals_ = torch.tensor([[0.5, state]])
+        seen = {"jobs": jobs, "nodes": torch.zeros(1, 1, 1), "globals": globals_, "mask": torch.ones(1, 4)}
+        return int(network(seen)[0].argmax())
+
+    assert [choice(0.0), choice(1.0)] == [1, 1]
+    with torch.no_grad():
+        network.state_dict()["score_state.weight"].copy_(torch.tensor([[0.0, -1.0], [0.0, 1.0]]))
+    assert [choice(0.0), choice(1.0)] == [1, 0]  # by the first column, then by the second
+    with torch.no_grad():
+        network.state_dict()["gate_state.weight"].copy_(torch.tensor([[0.0, 0.0], [0.0, -2.0]]))
+    assert [choice(0.0), choice(1.0)] == [1, 1]  # 1 - 2 x 0.9 is below 0: the first job must wait
+
+
+def test_state_rule_without_columns_of_the_state_is_refused() -> None:
+    sizes = sizes_of("select-job", global_features=())
+    with pytest.raises(InputError, match="global_features"):
+        make_network(NetworkConfig(kind="state-rule"), sizes)
 
 
 # --- Values of actions, and refusals ---

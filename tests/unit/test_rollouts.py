@@ -87,7 +87,7 @@ def test_a_network_acts_natively_as_it_does_step_by_step(kind: str, mode: dict[s
         )
 
 
-@pytest.mark.parametrize("kind", ["mlp", "cross-attention", "rule"])
+@pytest.mark.parametrize("kind", ["mlp", "cross-attention", "rule", "state-rule"])
 def test_every_network_that_selects_jobs_acts_natively_as_step_by_step(kind: str) -> None:
     env = vector("select-job", len(NAMES), base_policy="sjf+easy")
     network = make_network(env, kind=kind)

@@ -7,9 +7,10 @@ from torch import Tensor
 from gpuyard.learn.collector import Arrays
 from gpuyard.learn.learner import NotFiniteError, to_tensors
 from gpuyard.learn.networks import SchedulingNetwork
+from gpuyard.network.config import RULE_KINDS
 from gpuyard.network.rollout import native_network
 
-COMPUTED_NATIVELY = ("job-scorer", "rule", "cross-attention", "host-attention")
+COMPUTED_NATIVELY = ("job-scorer", *RULE_KINDS, "cross-attention", "host-attention")
 """Kinds whose forward pass on a few dozen states is quicker in the core, which skips absent rows."""
 
 

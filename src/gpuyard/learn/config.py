@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from gpuyard.env.config import EnvConfig, Seed, read_settings
 from gpuyard.errors import InputError
 from gpuyard.learn.schedules import Schedule
-from gpuyard.network.config import NetworkConfig
+from gpuyard.network.config import RULE_KINDS, NetworkConfig
 from gpuyard.registry import suggest
 
 Algorithm = Literal["ppo", "d3qn", "sac", "clone", "evolve"]
@@ -176,7 +176,7 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _check_rule(self) -> Self:
-        if self.rule is not None and "rule" not in (self.network.residual, self.network.kind):
+        if self.rule is not None and not (self.network.residual == "rule" or self.network.kind in RULE_KINDS):
             raise ValueError("rule has no effect without network.residual = 'rule'")
         if self.rule is not None and self.init_from is not None:
             raise ValueError("give a rule, or a model to start from by init_from, not both")

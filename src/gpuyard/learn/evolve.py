@@ -47,8 +47,10 @@ class EvolveConfig(BaseModel):
     """First step size; 1 is about what a column of the observation typically varies by."""
     gate_step: Annotated[float, Field(ge=0, le=10)] = 0.3
     """The same of the gate, whose threshold is 0, against that of the score. 0: the gate stays."""
+    state_step: Annotated[float, Field(ge=0, le=10)] = 0.5
+    """The same of what moves the weights of a ``state-rule``, against that of the weights themselves."""
     global_columns: tuple[str, ...] | None = None
-    """Columns of ``globals`` that the gate may use; None: all but the lookahead."""
+    """Columns of ``globals`` that gate and state may use; None: all but the lookahead."""
     check_every: Annotated[int, Field(ge=1)] = 5
     """Generations between validations of the distribution's mean."""
 
@@ -78,9 +80,22 @@ def spread_of_columns(
 
 
 def steps_of_rule(
-    model: EnvModel, config: EvolveConfig, jobs: NDArray[np.float64], overall: NDArray[np.float64]
+    model: EnvModel,
+    config: EvolveConfig,
+    jobs: NDArray[np.float64],
+    overall: NDArray[np.float64],
+    *,
+    leans: bool = False,
 ) -> Steps:
-    """Steps that matter about alike, whatever a column's unit: one over how much it varies."""
+    """Steps that matter about alike, whatever a column's unit: one over how much it varies.
+
+    Args:
+        model: The environment.
+        config: Settings.
+        jobs: How much each column of ``jobs`` varies.
+        overall: The same of ``globals``.
+        leans: Whether weights depend on the state, which takes a step for each pair of columns.
+    """
     names = model.parts["globals"].names
     wanted = [
         name != "lookahead" if config.global_columns is None else name in config.global_columns
@@ -92,8 +107,12 @@ def steps_of_rule(
         "gate_jobs.weight": config.gate_step * of_jobs,
         "gate_jobs.bias": np.array([config.gate_step]),
     }
+    of_globals = _inverse(overall) * np.array(wanted)
     if len(names):
-        steps["gate_globals.weight"] = config.gate_step * (_inverse(overall) * np.array(wanted))[None]
+        steps["gate_globals.weight"] = config.gate_step * of_globals[None]
+    if leans:
+        of_both = np.minimum(of_jobs.T * of_globals[None], LARGEST_STEP) * config.state_step
+        steps |= {"score_state.weight": of_both, "gate_state.weight": config.gate_step * of_both}
     return steps
 
 

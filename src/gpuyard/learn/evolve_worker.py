@@ -24,6 +24,7 @@ from gpuyard.learn.evolve import (
 )
 from gpuyard.learn.making import make_policy_network, model_of_weights
 from gpuyard.learn.validation import Validation
+from gpuyard.network.config import RULE_KINDS
 from gpuyard.network.model_file import write_model
 from gpuyard.network.rollout import EpisodeRunner, native_network
 from gpuyard.network.sizes import NetworkSizes
@@ -51,8 +52,10 @@ class EvolveWorker:
         start_file = directory / START
         network = make_policy_network(config, env.model, start_file if start_file.is_file() else None)
         start: Tensors = {name: t.numpy().copy() for name, t in network.state_dict().items()}
-        if config.network.kind == "rule":
-            steps = steps_of_rule(env.model, self.settings, *spread_of_columns(env, self._native(start)))
+        kind = config.network.kind
+        if kind in RULE_KINDS:
+            spread = spread_of_columns(env, self._native(start))
+            steps = steps_of_rule(env.model, self.settings, *spread, leans=kind == "state-rule")
         else:
             trained = [name for name, p in network.named_parameters() if p.requires_grad]
             steps = steps_of_network(start, [name for name in trained if not name.startswith("value")])

@@ -20,7 +20,7 @@ from gpuyard.learn.learner import Learner, Setup
 from gpuyard.learn.networks import SchedulingNetwork, make_network
 from gpuyard.learn.schedules import Schedule
 from gpuyard.learn.validation import Judgement
-from gpuyard.network.config import NetworkConfig
+from gpuyard.network.config import RULE_KINDS, NetworkConfig
 from gpuyard.network.model_file import ModelFile, find_model, read_model
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import expected_tensors
@@ -41,7 +41,7 @@ def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None
     sizes = NetworkSizes.of(model)
     seed = config.training.seed
     if config.init_from is None:
-        if "rule" in (config.network.residual, config.network.kind) and config.rule is None:
+        if _needs_rule(config.network) and config.rule is None:
             raise InputError(
                 "a network that is or starts from a rule needs one: --init-from and a run of train search, "
                 "or first weights by column, such as --rule.score.area -1.0 (the smallest area first)"
@@ -51,7 +51,7 @@ def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None
     first = read_model(start or find_model(config.init_from))
     tensors = {name: torch.from_numpy(array.copy()) for name, array in first.tensors.items()}
     if first.network.kind == "rule" and config.network.kind != "rule":
-        if config.network.residual != "rule":
+        if not _needs_rule(config.network):
             raise InputError(f"{config.init_from} holds a rule; start from it with network.residual = 'rule'")
         check_sizes(first, sizes, config.init_from)
         return make_network(config.network, sizes, seed=seed, rule=tensors)
@@ -59,6 +59,11 @@ def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None
     network = make_network(config.network, sizes, seed=seed, rule=_rule_of(tensors))
     load_weights(network, tensors, config.init_from)
     return network
+
+
+def _needs_rule(network: NetworkConfig) -> bool:
+    """Whether it is a rule or starts from one."""
+    return network.kind in RULE_KINDS or network.residual == "rule"
 
 
 def rule_tensors(rule: RuleSection, model: EnvModel) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from gpuyard.errors import InputError
 from gpuyard.learn import networks_attention, networks_jobs  # noqa: F401 (register their networks)
 from gpuyard.learn.networks_base import Observation, SchedulingNetwork
-from gpuyard.network.config import NetworkConfig
+from gpuyard.network.config import RULE_KINDS, NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import HOST_KINDS, check_suits
 from gpuyard.registry import lookup
@@ -98,7 +98,7 @@ def _initialise(network: SchedulingNetwork, generator: torch.Generator | None) -
 
 
 def _gain(network: SchedulingNetwork, layer: str) -> float:
-    if network.config.kind == "rule":
+    if network.config.kind in RULE_KINDS:
         return 0.0
     if layer in POLICY_OUTPUTS:
         return POLICY_GAIN if network.config.residual == "none" else 0.0
@@ -106,10 +106,10 @@ def _gain(network: SchedulingNetwork, layer: str) -> float:
 
 
 def _take_rule(network: SchedulingNetwork, rule: Mapping[str, Tensor]) -> None:
-    if network.config.residual != "rule" and network.config.kind != "rule":
+    if network.config.residual != "rule" and network.config.kind not in RULE_KINDS:
         raise InputError("a rule was given to a network that starts from none; set residual = 'rule'")
     holder = network.rule if network.config.residual == "rule" else network
-    own = holder.state_dict()
+    own = {name: tensor for name, tensor in holder.state_dict().items() if "_state." not in name}
     given = {name: torch.as_tensor(tensor) for name, tensor in rule.items()}
     if own.keys() != given.keys():
         raise InputError(
@@ -121,4 +121,4 @@ def _take_rule(network: SchedulingNetwork, rule: Mapping[str, Tensor]) -> None:
                 f"tensor {name} of the rule has shape {tuple(tensor.shape)}, but the environment asks for "
                 f"{tuple(own[name].shape)}; use a rule found in an environment with the same features"
             )
-    holder.load_state_dict(given)
+    holder.load_state_dict(given, strict=False)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from gpuyard.network.config import NetworkConfig
+from gpuyard.network.config import RULE_KINDS, NetworkConfig
 from gpuyard.network.sizes import MISSING, NetworkSizes
 from gpuyard.network.tensors import HOST_KINDS
 
@@ -41,7 +41,7 @@ class SchedulingNetwork(nn.Module):
     @property
     def inputs(self) -> tuple[str, ...]:
         """Parts of the observation that it looks at."""
-        nodes = self.config.kind not in ("job-scorer", "rule")
+        nodes = self.config.kind not in ("job-scorer", *RULE_KINDS)
         return ("jobs", "nodes", "globals", "mask") if nodes else ("jobs", "globals", "mask")
 
     def correction(self, observation: Observation) -> tuple[Tensor, Tensor]:
@@ -86,16 +86,15 @@ def rule_logits(rule: nn.Module, observation: Observation, sizes: NetworkSizes, 
 
     Args:
         rule: Holds the linear layers ``score``, ``gate_jobs`` and, unless there are no globals,
-            ``gate_globals``.
+            ``gate_globals``; one whose weights depend on the state also ``score_state`` and ``gate_state``.
         observation: Of an environment that selects jobs.
         sizes: Of that environment.
         strength: The logit of the no-op; the best row's is twice as large.
     """
     jobs, overall = observation["jobs"], observation["globals"]
     legal = observation["mask"][:, :-1] != 0
-    scores = nn.functional.linear(jobs, _tensor(rule, "score.weight")).squeeze(-1)
-    gate_bias = _tensor(rule, "gate_jobs.bias")
-    gate = nn.functional.linear(jobs, _tensor(rule, "gate_jobs.weight"), gate_bias).squeeze(-1)
+    scores = _by_state(rule, "score", "score_state", jobs, overall)
+    gate = _by_state(rule, "gate_jobs", "gate_state", jobs, overall) + _tensor(rule, "gate_jobs.bias")
     if sizes.global_columns:
         gate = gate + nn.functional.linear(overall, _tensor(rule, "gate_globals.weight"))
     open_ = gate >= 0
@@ -107,6 +106,15 @@ def rule_logits(rule: nn.Module, observation: Observation, sizes: NetworkSizes, 
     below_best = torch.where(admitted, scores - best, 0.0)  # kept finite, so that gradients are
     rows = torch.where(admitted, 1 + below_best.exp(), gate.clamp(max=-LEAST_REFUSAL).exp())
     return strength * torch.cat([rows, torch.ones_like(rows[:, :1])], 1)
+
+
+def _by_state(rule: nn.Module, layer: str, leaning: str, jobs: Tensor, overall: Tensor) -> Tensor:
+    """A linear layer of rows [B, K], its weights moved by the state if the rule has a layer for that."""
+    weight = _tensor(rule, f"{layer}.weight")
+    if not hasattr(rule, leaning):
+        return nn.functional.linear(jobs, weight).squeeze(-1)
+    weights = nn.functional.linear(overall, _tensor(rule, f"{leaning}.weight"), weight[0])
+    return torch.matmul(jobs, weights.unsqueeze(-1)).squeeze(-1)
 
 
 def base_choices(observation: Observation, sizes: NetworkSizes) -> Tensor:

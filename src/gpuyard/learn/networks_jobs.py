@@ -1,4 +1,4 @@
-"""Networks without attention: one for any environment, one that scores jobs, and the linear rule."""
+"""Networks without attention: one for any environment, one that scores jobs, and linear rules."""
 
 from collections.abc import Sequence
 
@@ -105,3 +105,13 @@ class Rule(SchedulingNetwork):
         """Logits by score and gate; values are 0."""
         logits = rule_logits(self, observation, self.sizes, self.config.strength)
         return logits, torch.zeros_like(logits[:, 0])
+
+
+@register("network", "state-rule")
+class StateRule(Rule):
+    """A rule whose weights depend on the state of the whole cluster: one order by day, another at night."""
+
+    def __init__(self, config: NetworkConfig, sizes: NetworkSizes) -> None:
+        super().__init__(config, sizes)
+        self.score_state = linear(sizes.global_columns, sizes.job_columns, bias=False)
+        self.gate_state = linear(sizes.global_columns, sizes.job_columns, bias=False)

@@ -14,7 +14,7 @@ from gpuyard.errors import InputError
 from gpuyard.learn.collector import Transition
 from gpuyard.learn.learner import Average, RunningMoments, Setup, State, check_finite, set_learning_rate
 from gpuyard.learn.replay import Batch, Replay, Storage
-from gpuyard.network.config import NetworkConfig
+from gpuyard.network.config import RULE_KINDS, NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -218,7 +218,7 @@ def check_has_values(network: NetworkConfig, sizes: NetworkSizes, algorithm: str
     """Raise an InputError if there are no values of actions to learn."""
     if sizes.ranks_hosts:
         raise InputError(f"{algorithm} chooses among actions, but {sizes.kind} takes numbers; use ppo")
-    if network.kind == "rule":
+    if network.kind in RULE_KINDS:
         raise InputError(
             f"a rule has no values for {algorithm} to learn; use network.kind = 'job-scorer' with "
             "network.residual = 'rule'"

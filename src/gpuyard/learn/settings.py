@@ -7,6 +7,7 @@ from typing import Any
 from gpuyard.errors import InputError
 from gpuyard.learn.config import ALGORITHMS, TrainConfig, load_toml, merged, read_config, toml_value
 from gpuyard.learn.presets import preset_tables
+from gpuyard.network.config import RULE_KINDS
 from gpuyard.network.model_file import find_model, left_behind, read_model
 from gpuyard.registry import suggest
 from gpuyard.run_files import START
@@ -74,7 +75,11 @@ def _over(tables: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
             }
             result["environment"] = kept
     residual = changes.get("network", {}).get("residual", "rule")
-    if residual != "rule" and "rule" not in changes and result.get("network", {}).get("kind") != "rule":
+    if (
+        residual != "rule"
+        and "rule" not in changes
+        and result.get("network", {}).get("kind") not in RULE_KINDS
+    ):
         result.pop("rule", None)
     return result
 

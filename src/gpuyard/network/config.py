@@ -4,7 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-NetworkKind = Literal["mlp", "job-scorer", "cross-attention", "host-attention", "rule"]
+NetworkKind = Literal["mlp", "job-scorer", "cross-attention", "host-attention", "rule", "state-rule"]
+RULE_KINDS = ("rule", "state-rule")
+"""Linear in the columns of jobs, without values of states."""
 Residual = Literal["none", "base", "rule"]
 
 
@@ -29,6 +31,6 @@ class NetworkConfig(BaseModel):
     def _check_consistent(self) -> Self:
         if self.kind == "cross-attention" and self.width % self.heads:
             raise ValueError(f"width {self.width} must be a multiple of heads {self.heads}")
-        if self.kind == "rule" and self.residual != "none":
+        if self.kind in RULE_KINDS and self.residual != "none":
             raise ValueError("a rule starts from itself; leave residual out")
         return self

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuyard.errors import InputError
-from gpuyard.network.config import NetworkConfig
+from gpuyard.network.config import RULE_KINDS, NetworkConfig
 from gpuyard.network.sizes import MISSING, NetworkSizes
 
 Shapes = dict[str, tuple[int, ...]]
@@ -52,8 +52,13 @@ def check_suits(config: NetworkConfig, sizes: NetworkSizes) -> None:
     if (config.kind == "host-attention") != hosts and config.kind != "mlp":
         other = "host-attention or mlp" if hosts else "job-scorer, cross-attention or mlp"
         raise InputError(f"network {config.kind} is not for {sizes.kind}; use {other}")
-    if "rule" in (config.kind, config.residual) and sizes.kind != "select-job":
+    if (config.kind in RULE_KINDS or config.residual == "rule") and sizes.kind != "select-job":
         raise InputError(f"a rule chooses among jobs, which {sizes.kind} does not; use residual = 'base'")
+    if config.kind == "state-rule" and not sizes.global_columns:
+        raise InputError(
+            "the weights of a state-rule depend on columns of globals, but the environment has none; add "
+            "some to its global_features, or use network.kind = 'rule'"
+        )
     for column, number, needed in (
         ("base_choice", sizes.job_base_choice, _needs_job_choice(config, sizes)),
         ("base_choice", sizes.node_base_choice, hosts and config.residual == "base"),
@@ -156,10 +161,18 @@ def _rule(config: NetworkConfig, sizes: NetworkSizes) -> Shapes:
     return shapes
 
 
+def _state_rule(config: NetworkConfig, sizes: NetworkSizes) -> Shapes:
+    leaning = {
+        f"{name}_state.weight": (sizes.job_columns, sizes.global_columns) for name in ("score", "gate")
+    }
+    return _rule(config, sizes) | leaning
+
+
 _BY_KIND = {
     "mlp": _mlp,
     "job-scorer": _job_scorer,
     "cross-attention": _cross_attention,
     "host-attention": _host_attention,
     "rule": _rule,
+    "state-rule": _state_rule,
 }
