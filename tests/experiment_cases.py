@@ -1,9 +1,12 @@
 """A tiny experiment, run to its end: what tests of pages, models and cards look at."""
 
+import json
+import shutil
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,7 +15,8 @@ import pytest
 from gpuyard.cli import main
 from gpuyard.evaluate import Comparison, PolicyEntry
 from gpuyard.experiments import running
-from gpuyard.experiments.running import Experiment, run_experiment
+from gpuyard.experiments.recipe import Together
+from gpuyard.experiments.running import DONE, Experiment, run_experiment
 
 RECIPE = """
 title = "A rule | evolved <here>"
@@ -99,3 +103,30 @@ def with_seeds(comparison: Comparison, shifts: tuple[float, ...]) -> Comparison:
         own = rows.with_columns(pl.lit(f"runs/ppo-{number}").alias("policy"), pl.col(metric) * shift + noise)
         frames.append(own)
     return replace(comparison, policies=tuple(entries), windows=pl.concat(frames))
+
+
+def copy_of(experiment: Experiment, here: Path, **changes: Any) -> Experiment:
+    """The same with its results elsewhere and another recipe, as if that had been run."""
+    shutil.copytree(experiment.here, here)
+    recipe = experiment.recipe.model_copy(update=changes)
+    copy = Experiment(here.name, recipe, here)
+    for command in recipe.commands():
+        (here / DONE / f"{command.key}.json").write_text(json.dumps({**copy.form(command), "seconds": 60.0}))
+    return copy
+
+
+def with_two_times(experiment: Experiment, here: Path, **changes: Any) -> Experiment:
+    """A copy that shows its test twice, and both together under a headline."""
+    recipe = experiment.recipe
+    test = next(step for step in recipe.step if step.name == "test")
+    again = test.model_copy(update={"name": "again", "run": (*test.run[:-1], "{here}/again")})
+    table = recipe.table[0].model_copy(
+        update={"evaluation": "again", "title": "Again", "learned": "evolve-3"}
+    )
+    both = Together(
+        tables=("test", "again"), learned=("evolve-3", "evolve-3"), title="Both", headline="Two times"
+    )
+    asked = {"step": (*recipe.step, again), "table": (*recipe.table, table), "together": (both,)}
+    copy = copy_of(experiment, here, **asked, **changes)
+    shutil.copytree(here / "test", here / "again")
+    return copy

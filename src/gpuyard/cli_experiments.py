@@ -75,16 +75,26 @@ def page(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write the page of results from what experiments left behind."""
+    """Write the page of results from what experiments left behind.
+
+    An experiment of which nothing was run here keeps what the page says of it, unless its recipe has changed.
+    """
     from gpuyard.experiments.page import write_page
     from gpuyard.experiments.running import Experiment
     from gpuyard.quantities import plural
 
-    shown = write_page([Experiment.of(file, results) for file in files or _recipes()], out, readme)
+    written = write_page([Experiment.of(file, results) for file in files or _recipes()], out, readme)
+    whole, kept, missing = (list(names) for names in (written.whole, written.kept, written.missing))
     if json:
-        print_json({"page": str(out), "experiments": shown})
+        print_json({"page": str(out), "experiments": whole, "kept": kept, "missing": missing})
         return
-    open_console().print(f"{out}: {plural(len(shown), 'experiment')} with all tables", soft_wrap=True)
+    before = len(set(whole) & set(kept))
+    told = f", {before} of them as published before" if before else ""
+    console = open_console()
+    console.print(f"{out}: {plural(len(whole), 'experiment')} with all tables{told}", soft_wrap=True)
+    if missing:
+        why = "nothing was run here, and the page had nothing of these very recipes"
+        console.print(f"not complete, as {why}: {', '.join(missing)}", soft_wrap=True)
 
 
 @experiments_app.command

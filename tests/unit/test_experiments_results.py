@@ -41,7 +41,7 @@ def test_the_page_is_the_same_bytes_every_time(finished: Experiment, tmp_path: P
     pages = []
     for name in ("first", "second"):
         folder = tmp_path / name
-        assert write_page([finished], folder / "results.md") == ["tiny"]
+        assert write_page([finished], folder / "results.md").whole == ("tiny",)
         pages.append({path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()})
     assert pages[0] == pages[1]
     assert set(pages[0]) == {"results.md", "results.svg", "results-tiny.svg"}
@@ -152,7 +152,8 @@ def test_links_and_pictures_of_the_page_exist(finished: Experiment, tmp_path: Pa
 
 def test_what_has_not_been_run_is_said(finished: Experiment, tmp_path: Path) -> None:
     elsewhere = replace(finished, name="later", here=tmp_path / "nowhere")
-    assert write_page([finished, elsewhere], tmp_path / "results.md") == ["tiny"]
+    written = write_page([finished, elsewhere], tmp_path / "results.md")
+    assert (written.whole, written.missing) == (("tiny",), ("later",))
     page = (tmp_path / "results.md").read_text()
     section = page[page.index('<a id="experiment-later">') :]
     assert "**Not complete.** Still to be run: jobs, evolve, test, episodes, draws." in section
@@ -164,7 +165,7 @@ def test_results_of_other_arguments_are_not_shown(finished: Experiment, tmp_path
     record = json.loads((here / "done" / "evolve-3.json").read_text())
     (here / "done" / "evolve-3.json").write_text(json.dumps({**record, "arguments": ["train", "ppo"]}))
     changed = replace(finished, here=here)
-    assert write_page([changed], tmp_path / "results.md") == []
+    assert write_page([changed], tmp_path / "results.md").whole == ()
     page = (tmp_path / "results.md").read_text()
     assert "**Not complete.** Run with other arguments than the recipe has now: evolve." in page
     assert "| **`evolve-3`**" not in page

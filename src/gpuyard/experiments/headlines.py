@@ -15,11 +15,11 @@ END = "<!-- End of the table. -->"
 COLUMNS = ("", "reference", "learned", "difference [95 %]", "mean completion time [95 %]")
 
 
-def write_headlines(tables: Sequence[Shown], readme: Path) -> None:
-    """Put the tables that have a headline between two marks in a file.
+def write_headlines(rows: Sequence[str], readme: Path) -> None:
+    """Put a table between two marks in a file.
 
     Args:
-        tables: All of them.
+        rows: Those of ``headline_row``.
         readme: The file; everything outside the marks stays.
 
     Raises:
@@ -33,16 +33,16 @@ def write_headlines(tables: Sequence[Shown], readme: Path) -> None:
     _, end, after = rest.partition(END)
     if not end:
         raise InputError(f"{readme}: expected the lines {BEGIN} and {END}, between which the table goes")
-    told = [one for one in tables if one.table.headline and one.best and one.comparison]
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS), *map(_line, told)]
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS), *rows]
     with atomic_write(readme) as temporary:
         temporary.write_text("\n\n".join([begin + BEGIN, "\n".join(lines), END + after]), encoding="utf-8")
 
 
-def _line(shown: Shown) -> str:
+def headline_row(shown: Shown) -> str | None:
+    """The line of a table that has a headline and a learned policy; None without."""
     best, reference, comparison = shown.best, shown.reference, shown.comparison
-    assert best is not None
-    assert comparison is not None
+    if not shown.table.headline or best is None or comparison is None:
+        return None
     metric = comparison.setting.metric
     difference = difference_text(best.difference)
     tie = best.difference is not None and best.difference.verdict == "tie"

@@ -2,43 +2,34 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuyard.errors import InputError
 from gpuyard.evaluate.words import by_window_in_words, who_loses_in_words
 from gpuyard.experiments.cells import (
-    LONGER,
-    MOST_JCT,
     cell,
     code,
     difference_text,
-    jct_text,
     plain,
     result_table,
     verdict_text,
-    wait_text,
     where_text,
 )
 from gpuyard.experiments.curves import curve_panels
 from gpuyard.experiments.headlines import write_headlines
-from gpuyard.experiments.pictures import Gain, curves_picture, gains_picture
+from gpuyard.experiments.overview import gains_of, link_to, overview, record_of
+from gpuyard.experiments.pictures import curves_picture, gains_picture
+from gpuyard.experiments.published import DID_NOT_WORK, Account, Published, Record, anchor_line, what_it_says
 from gpuyard.experiments.recipe import TRACES, Together, commands_of
 from gpuyard.experiments.running import Experiment
 from gpuyard.experiments.shown import IN_HINDSIGHT, Shown, show_all
-from gpuyard.experiments.standings import finite, resampled_interval_of, standing
+from gpuyard.experiments.standings import resampled_interval_of, standing
 from gpuyard.files import atomic_write
-from gpuyard.quantities import metric_label, metric_text
 from gpuyard.report.words import percent
 
 IMAGES = "images"
 MODELS_PAGE = "models.md"
-
-COLUMNS = (
-    *("experiment", "metric", "reference", "learned", "difference [95 %]", "verdict", "JCT [95 %]"),
-    *("mean wait", "p99 wait", "max wait"),
-)
-"""Of the overview."""
 
 EACH_TIME = "Each time has its own training and its own reference, both from what lies before it."
 
@@ -78,41 +69,60 @@ information and the same placement, without longer completion times?
 """
 
 
-def write_page(experiments: Sequence[Experiment], out: Path, readme: Path | None = None) -> list[str]:
+@dataclass(frozen=True)
+class Written:
+    """What a page has, by names of experiments.
+
+    Attributes:
+        whole: Those whose tables are all there.
+        kept: Those of which nothing was run here, and which stand as they were published before.
+        missing: Those of which nothing was run here, and nothing could be kept.
+    """
+
+    whole: tuple[str, ...]
+    kept: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def write_page(experiments: Sequence[Experiment], out: Path, readme: Path | None = None) -> Written:
     """Write the page of results and its pictures.
 
     Args:
-        experiments: Finished or not: what is not is said.
+        experiments: Finished or not: what is not is said. Of which nothing was run, that keeps what the page
+            said of it before, if its recipe is still the same.
         out: The page; pictures go to ``images`` beside it.
         readme: A file whose table of headlines is written too.
 
     Returns:
-        Names of the experiments whose tables are all there.
+        What it has.
 
     Raises:
-        InputError: if there are no results, or damaged ones, or something cannot be written.
+        InputError: if there are neither results nor anything to keep, or damaged ones, or something cannot be
+            written.
     """
     ordered = sorted(experiments, key=lambda one: (one.recipe.letter, one.name))
-    shown = {one.name: show_all(one) for one in ordered}
-    everything = [table for tables in shown.values() for table in tables]
-    if not any(one.state(command) != "missing" for one in ordered for command in one.recipe.commands()):
+    published, idle = Published.read(out), [one for one in ordered if not one.has_results]
+    kept = {one.name: account for one in idle if (account := published.account(one)) is not None}
+    if not kept and len(idle) == len(ordered):
         raise InputError(f"none of these experiments has results yet, so {out} stays as it is; run one first")
-    (out.parent / IMAGES).mkdir(parents=True, exist_ok=True)
-    parts = [_opening(), _overview(ordered, shown, out)]
-    parts += [_section(one, shown[one.name], out) for one in ordered]
-    parts += [_what_did_not_work(ordered)]
-    _write_gains(everything, out)
-    _write(out, "\n".join(part for part in parts if part))
+    accounts = [kept.get(one.name) or _account(one, out) for one in ordered]
+    rows = [row for one in accounts for row in one.record.rows]
+    picture = f"{IMAGES}/{out.stem}.svg"
+    if gains := gains_of(rows):
+        _write(out.parent / picture, gains_picture(gains))
+    parts = [_opening(), overview(accounts, picture), *(one.section for one in accounts)]
+    _write(out, "\n".join([*parts, _what_did_not_work(ordered)]))
     if readme is not None:
-        write_headlines(everything, readme)
-    return [
-        one.name
-        for one in ordered
-        if shown[one.name] and all(table.comparison is not None for table in shown[one.name])
-    ]
+        write_headlines([row.headline for row in rows if row.headline is not None], readme)
+    return Written(
+        whole=tuple(one.experiment.name for one in accounts if one.is_whole),
+        kept=tuple(kept),
+        missing=tuple(one.name for one in idle if one.name not in kept),
+    )
 
 
 def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as temporary:
         temporary.write_text(text.rstrip() + "\n", encoding="utf-8")
 
@@ -123,102 +133,24 @@ def _opening() -> str:
     return OPENING.format(resamples=RESAMPLES, mark=IN_HINDSIGHT)
 
 
-# --- Overview ---
-
-
-def _overview(experiments: Sequence[Experiment], shown: dict[str, list[Shown]], out: Path) -> str:
-    lines = [
-        "## At a glance",
-        "",
-        f"| | {' | '.join(COLUMNS)} |",
-        f"|{'---|' * (len(COLUMNS) + 1)}",
-    ]
-    for experiment in experiments:
-        link = f"[{cell(experiment.recipe.title)}](#{_anchor(experiment)})"
-        tables = shown[experiment.name]
-        known = [table for table in tables if table.best is not None]
-        lines += [_overview_row(table, link, several=len(tables) > 1) for table in known]
-        if len(known) < len(tables) or not tables:
-            state = "not complete" if not experiment.is_complete else "without a learned policy to show"
-            lines.append(f"| {experiment.recipe.letter} | {link} | {state} |{' |' * (len(COLUMNS) - 2)}")
-    lines += [
-        "",
-        "Differences are relative to the reference; of a bounded slowdown less is better, of a return more.",
-        "Waits are means over windows: the learned policy's, and in brackets the reference's.",
-        f"{LONGER}: all of the interval of the mean JCT lies above +{100 * MOST_JCT:g} %. Where that sign is "
-        "not, the limit may have been kept; that it was is shown only where the upper end is below it, too.",
-        "",
-    ]
-    if any(table.best for tables in shown.values() for table in tables):
-        lines += [f"![Gains over the reference, with intervals]({IMAGES}/{out.stem}.svg)", ""]
-    return "\n".join(lines)
-
-
-def _overview_row(shown: Shown, link: str, *, several: bool) -> str:
-    best, reference = shown.best, shown.reference
-    assert best is not None
-    assert shown.comparison is not None
-    metric = shown.comparison.setting.metric
-    title = f"{link}: {cell(shown.table.title)}" if several else link
-    mark = f" {IN_HINDSIGHT}" if shown.picked else ""
-    cells = [
-        shown.experiment.recipe.letter,
-        title,
-        metric_label(metric),
-        "-" if reference is None else f"{code(reference.label)} {metric_text(metric, reference.value)}",
-        f"{code(best.label)}{mark} {metric_text(metric, best.value)}",
-        difference_text(best.difference),
-        verdict_text(best),
-        jct_text(best.jct),
-        *(
-            f"{wait_text(getattr(best, name))} ({wait_text(getattr(reference, name) if reference else None)})"
-            for name in ("mean_wait_s", "p99_wait_s", "max_wait_s")
-        ),
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
-def _write_gains(tables: Sequence[Shown], out: Path) -> None:
-    known = [table for table in tables if table.best and table.best.difference]
-    gains = [_gain(table) for table in known if table.table.headline] or [_gain(table) for table in known]
-    if gains:
-        _write(out.parent / IMAGES / f"{out.stem}.svg", gains_picture(gains))
-
-
-def _gain(shown: Shown) -> Gain:
-    best, comparison = shown.best, shown.comparison
-    assert best is not None
-    assert best.difference is not None
-    assert comparison is not None
-    sign = -1.0 if comparison.setting.lower_is_better else 1.0
-    ends = [finite(sign * end) for end in (best.difference.low, best.difference.high)]
-    low, high = ends if sign > 0 else ends[::-1]
-    several = len(shown.experiment.recipe.table) > 1
-    who = f"{best.label} against {shown.reference.label if shown.reference else '?'}"
-    headline = shown.table.headline
-    return Gain(
-        headline or f"({shown.experiment.recipe.letter}) {shown.experiment.recipe.title}",
-        f"{shown.table.title}: {who}" if several and not headline else who,
-        sign * best.difference.ratio,
-        low,
-        high,
-        best.difference.verdict,
-    )
-
-
 # --- One experiment ---
 
 
-def _section(experiment: Experiment, tables: Sequence[Shown], out: Path) -> str:
+def _account(experiment: Experiment, out: Path) -> Account:
+    tables = show_all(experiment)
+    record = record_of(experiment, tables)
+    return Account(experiment, _section(experiment, tables, record, out), record)
+
+
+def _section(experiment: Experiment, tables: Sequence[Shown], record: Record, out: Path) -> str:
     recipe = experiment.recipe
-    lines = [f'<a id="{_anchor(experiment)}"></a>', "", f"## ({recipe.letter}) {recipe.title}", ""]
-    lines += [recipe.about.strip(), ""]
+    lines = [anchor_line(experiment), *([record.comment()] if record.shown else []), ""]
+    lines += [f"## ({recipe.letter}) {recipe.title}", "", recipe.about.strip(), ""]
     lines += _what_is_missing(experiment)
     for table in tables:
         lines += _table_part(table)
     lines += _curves(experiment, out)
-    if recipe.conclusion.strip():
-        lines += [f"**What it says.** {recipe.conclusion.strip()}", ""]
+    lines += what_it_says(recipe)
     for table in tables:
         lines += _losers(table, several=len(tables) > 1)
     lines += [*_models(experiment, out), *_cost(experiment)]
@@ -339,12 +271,7 @@ def _what_did_not_work(experiments: Sequence[Experiment]) -> str:
     told = [one for one in experiments if one.recipe.did_not_work.strip()]
     if not told:
         return ""
-    lines = ["## What did not work", ""]
+    lines = [DID_NOT_WORK, ""]
     for one in told:
-        link = f"[{cell(one.recipe.title)}](#{_anchor(one)})"
-        lines += [f"**({one.recipe.letter})** {link}:", "", one.recipe.did_not_work.strip(), ""]
+        lines += [f"**({one.recipe.letter})** {link_to(one)}:", "", one.recipe.did_not_work.strip(), ""]
     return "\n".join(lines)
-
-
-def _anchor(experiment: Experiment) -> str:
-    return f"experiment-{experiment.name}"

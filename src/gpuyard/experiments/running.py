@@ -90,6 +90,11 @@ class Experiment:
         return sum(float(record["seconds"]) for record in records if record) / 60
 
     @property
+    def has_results(self) -> bool:
+        """Whether any command has finished, with these arguments or others."""
+        return any(self.state(command) != "missing" for command in self.recipe.commands())
+
+    @property
     def is_complete(self) -> bool:
         """Whether every command has finished."""
         return all(self.record(command) is not None for command in self.recipe.commands())

@@ -1,0 +1,130 @@
+"""The overview of the page of results: a row for every table, and the picture of gains."""
+
+from collections.abc import Sequence
+
+from gpuyard.experiments.cells import (
+    LONGER,
+    MOST_JCT,
+    cell,
+    code,
+    difference_text,
+    jct_text,
+    verdict_text,
+    wait_text,
+)
+from gpuyard.experiments.headlines import headline_row
+from gpuyard.experiments.pictures import Gain
+from gpuyard.experiments.published import Account, Record, Row, anchor, fingerprint
+from gpuyard.experiments.running import Experiment
+from gpuyard.experiments.shown import IN_HINDSIGHT, Shown
+from gpuyard.experiments.standings import finite
+from gpuyard.quantities import metric_label, metric_text
+
+COLUMNS = (
+    *("experiment", "metric", "reference", "learned", "difference [95 %]", "verdict", "JCT [95 %]"),
+    *("mean wait", "p99 wait", "max wait"),
+)
+
+
+def record_of(experiment: Experiment, tables: Sequence[Shown]) -> Record:
+    """What stands of an experiment in the overview, in the README's table and in the picture of gains."""
+    known = [table for table in tables if table.best is not None]
+    state = "not complete" if not experiment.is_complete else "without a learned policy to show"
+    return Record(
+        recipe=fingerprint(experiment.recipe),
+        shown=sum(table.comparison is not None for table in tables),
+        state=state if len(known) < len(tables) or not tables else "",
+        rows=tuple(
+            Row(
+                overview=_overview_row(table, several=len(tables) > 1),
+                headline=headline_row(table),
+                gain=_gain(table),
+            )
+            for table in known
+        ),
+    )
+
+
+def overview(accounts: Sequence[Account], picture: str) -> str:
+    """The part of the page that has all experiments at a glance.
+
+    Args:
+        accounts: In order.
+        picture: Path of the picture of gains.
+    """
+    lines = [
+        "## At a glance",
+        "",
+        f"| | {' | '.join(COLUMNS)} |",
+        f"|{'---|' * (len(COLUMNS) + 1)}",
+    ]
+    for one in accounts:
+        lines += [row.overview for row in one.record.rows]
+        if one.record.state:
+            letter, link = one.experiment.recipe.letter, link_to(one.experiment)
+            lines.append(f"| {letter} | {link} | {one.record.state} |{' |' * (len(COLUMNS) - 2)}")
+    lines += [
+        "",
+        "Differences are relative to the reference; of a bounded slowdown less is better, of a return more.",
+        "Waits are means over windows: the learned policy's, and in brackets the reference's.",
+        f"{LONGER}: all of the interval of the mean JCT lies above +{100 * MOST_JCT:g} %. Where that sign is "
+        "not, the limit may have been kept; that it was is shown only where the upper end is below it, too.",
+        "",
+    ]
+    if any(one.record.rows for one in accounts):
+        lines += [f"![Gains over the reference, with intervals]({picture})", ""]
+    return "\n".join(lines)
+
+
+def gains_of(rows: Sequence[Row]) -> list[Gain]:
+    """What the picture of gains shows: tables with a headline, or all if none has one."""
+    known = [(row, row.gain) for row in rows if row.gain is not None]
+    return [gain for row, gain in known if row.headline is not None] or [gain for _, gain in known]
+
+
+def link_to(experiment: Experiment) -> str:
+    """A link to the section of an experiment."""
+    return f"[{cell(experiment.recipe.title)}](#{anchor(experiment)})"
+
+
+def _overview_row(shown: Shown, *, several: bool) -> str:
+    best, reference = shown.best, shown.reference
+    assert best is not None
+    assert shown.comparison is not None
+    metric, link = shown.comparison.setting.metric, link_to(shown.experiment)
+    mark = f" {IN_HINDSIGHT}" if shown.picked else ""
+    cells = [
+        shown.experiment.recipe.letter,
+        f"{link}: {cell(shown.table.title)}" if several else link,
+        metric_label(metric),
+        "-" if reference is None else f"{code(reference.label)} {metric_text(metric, reference.value)}",
+        f"{code(best.label)}{mark} {metric_text(metric, best.value)}",
+        difference_text(best.difference),
+        verdict_text(best),
+        jct_text(best.jct),
+        *(
+            f"{wait_text(getattr(best, name))} ({wait_text(getattr(reference, name) if reference else None)})"
+            for name in ("mean_wait_s", "p99_wait_s", "max_wait_s")
+        ),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _gain(shown: Shown) -> Gain | None:
+    best, comparison = shown.best, shown.comparison
+    if best is None or best.difference is None or comparison is None:
+        return None
+    sign = -1.0 if comparison.setting.lower_is_better else 1.0
+    ends = [finite(sign * end) for end in (best.difference.low, best.difference.high)]
+    low, high = ends if sign > 0 else ends[::-1]
+    several = len(shown.experiment.recipe.table) > 1
+    who = f"{best.label} against {shown.reference.label if shown.reference else '?'}"
+    headline = shown.table.headline
+    return Gain(
+        headline or f"({shown.experiment.recipe.letter}) {shown.experiment.recipe.title}",
+        f"{shown.table.title}: {who}" if several and not headline else who,
+        sign * best.difference.ratio,
+        low,
+        high,
+        best.difference.verdict,
+    )
