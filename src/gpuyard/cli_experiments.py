@@ -107,16 +107,24 @@ def ship(
     page: Annotated[Path | None, Parameter(help="The page of models to write.")] = Path("docs/models.md"),
     json: Json = False,
 ) -> None:
-    """Copy the models that recipes name, with a card each, to where the package has its models."""
+    """Copy the models that recipes name, with a card each, to where the package has its models.
+
+    Models of experiments of which nothing was run here stay as they are.
+    """
     from gpuyard.experiments.models import ship_models
     from gpuyard.experiments.running import Experiment
 
-    names = ship_models([Experiment.of(file, results) for file in files or _recipes()], out, page)
+    experiments = [Experiment.of(file, results) for file in files or _recipes()]
+    names = ship_models(experiments, out, page)
+    left = [model.name for one in experiments for model in one.recipe.model if model.name not in names]
     if json:
-        print_json({"models": names})
+        print_json({"models": names, "left": left})
         return
+    console = open_console()
     for name in names:
-        open_console().print(f"{out / name}.safetensors", soft_wrap=True)
+        console.print(f"{out / name}.safetensors", soft_wrap=True)
+    if left:
+        console.print(f"left as they are, as nothing was run here: {', '.join(left)}", soft_wrap=True)
 
 
 @experiments_app.command

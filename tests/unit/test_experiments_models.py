@@ -153,6 +153,34 @@ def test_a_model_that_was_not_compared_is_not_shipped(finished: Experiment, tmp_
         ship_models([replace(finished, here=here)], tmp_path / "models")
 
 
+def test_models_of_experiments_that_were_not_run_here_stay_as_they_are(
+    finished: Experiment, models: Path, tmp_path: Path
+) -> None:
+    before = {path.name: path.read_bytes() for path in models.iterdir()}
+    nothing = replace(finished, name="nothing", here=tmp_path / "nothing")
+    with pytest.raises(InputError, match=r"none of these experiments has results yet, so .*models stays"):
+        ship_models([nothing], models, models / "models.md")
+    added = finished.recipe.model[0].model_copy(update={"name": "added"})
+    run = replace(finished, recipe=finished.recipe.model_copy(update={"model": (added,)}))
+    assert ship_models([nothing, run], models, models / "models.md") == ["added"]
+    after = {path.name: path.read_bytes() for path in models.iterdir()}
+    assert set(after) - set(before) == {"added.json", "added.safetensors"}
+    assert {name for name in before if before[name] != after[name]} == {"models.md"}
+    page = after["models.md"].decode()
+    assert "## added" in page
+    _, begin, of_another = before["models.md"].decode().partition("## by-draws\n")
+    assert begin + of_another in page
+
+
+def test_a_name_is_refused_for_two_models_though_one_was_not_run(
+    finished: Experiment, tmp_path: Path
+) -> None:
+    nothing = replace(finished, name="nothing", here=tmp_path / "nothing")
+    with pytest.raises(InputError, match="two recipes ship a model called by-windows"):
+        ship_models([finished, nothing], tmp_path / "models")
+    assert not (tmp_path / "models").exists()
+
+
 # --- The command line ---
 
 
@@ -168,7 +196,7 @@ def test_the_verbs_write_and_print_json(
     assert (
         main([*common[:1], "ship", recipe, "--out", str(tmp_path), "--page", models_page, *common[1:]]) == 0
     )
-    assert json.loads(capsys.readouterr().out) == {"models": list(MODELS)}
+    assert json.loads(capsys.readouterr().out) == {"models": list(MODELS), "left": []}
     assert main([*common[:1], "page", recipe, "--out", str(tmp_path / "results.md"), *common[1:]]) == 0
     assert json.loads(capsys.readouterr().out)["experiments"] == ["tiny"]
     assert "[their cards](models.md)" in (tmp_path / "results.md").read_text()
@@ -177,6 +205,23 @@ def test_the_verbs_write_and_print_json(
     (tmp_path / "by-draws.safetensors").write_bytes(b"spoilt")
     assert main(["experiments", "check", "--model", "by-draws"]) == 1
     assert "by-draws: DIFFERS" in capsys.readouterr().out
+
+
+def test_ship_says_which_models_it_left_as_they_are(
+    finished: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = finished.here.parents[1] / "tiny.toml"
+    later = tmp_path / "later.toml"
+    later.write_text(recipe.read_text().replace('name = "by-', 'name = "later-by-'))
+    where = ["--results", str(finished.here.parent), "--out", str(tmp_path / "models")]
+    command = ["experiments", "ship", str(recipe), str(later), *where, "--page", str(tmp_path / "models.md")]
+    assert main(command) == 0
+    *shipped, left = capsys.readouterr().out.splitlines()
+    assert [Path(line).stem for line in shipped] == list(MODELS)
+    names = [f"later-{name}" for name in MODELS]
+    assert left == f"left as they are, as nothing was run here: {', '.join(names)}"
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"models": list(MODELS), "left": names}
 
 
 def test_without_recipes_one_is_told_to_name_them(

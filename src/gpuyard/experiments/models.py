@@ -55,22 +55,25 @@ def ship_models(experiments: Sequence[Experiment], out: Path, page: Path | None 
     """Copy the models that recipes name, and write a card for each.
 
     Args:
-        experiments: Whose models; all that belongs to them must have been run.
+        experiments: Whose models. Of an experiment either all that belongs to its models has been run, or
+            nothing: then these stay as they are.
         out: The folder of models.
         page: Where a page with the cards of all models there goes; None: nowhere.
 
     Returns:
-        Names of the models.
+        Names of the models that were copied.
 
     Raises:
-        InputError: if results are missing, or of other arguments than the recipe has now. Nothing is written
-            then.
+        InputError: if no experiment was run, or results are missing, or of other arguments than the recipe
+            has now. Nothing is written then.
     """
-    ready = [_card(one, shipped) for one in experiments for shipped in one.recipe.model]
-    names = [card.name for card, _ in ready]
-    for name in names:
-        if names.count(name) > 1:
+    everything = [shipped.name for one in experiments for shipped in one.recipe.model]
+    for name in everything:
+        if everything.count(name) > 1:
             raise InputError(f"two recipes ship a model called {name}; rename one")
+    if not any(one.has_results for one in experiments):
+        raise InputError(f"none of these experiments has results yet, so {out} stays as it is; run one first")
+    ready = [_card(one, shipped) for one in experiments if one.has_results for shipped in one.recipe.model]
     out.mkdir(parents=True, exist_ok=True)
     for card, data in ready:
         with atomic_write(out / f"{card.name}{SUFFIX}") as temporary:
@@ -80,7 +83,7 @@ def ship_models(experiments: Sequence[Experiment], out: Path, page: Path | None 
     if page is not None and (cards := read_cards(out)):
         with atomic_write(page) as temporary:
             temporary.write_text(models_page(cards), encoding="utf-8")
-    return names
+    return [card.name for card, _ in ready]
 
 
 def _card(experiment: Experiment, shipped: Shipped) -> tuple[Card, bytes]:
