@@ -155,6 +155,8 @@ void bind_spec(nb::module_& m) {
     }, "cluster"_a, "tokens"_a);
     m.attr("OBSERVATION_VERSION") = kObservationVersion;
     m.attr("JOB_COLUMNS") = columns(kJobColumns);
+    m.attr("ASKED_JOB_COLUMNS") = columns(kAskedJobColumns);
+    m.attr("ASKED_GLOBAL_COLUMNS") = columns(kAskedGlobalColumns);
     m.attr("NODE_COLUMNS") = columns(kNodeColumns);
     m.attr("GLOBAL_COLUMNS") = columns(kGlobalColumns);
     m.attr("REWARD_TERMS") = names(kTermNames);

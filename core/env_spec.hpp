@@ -1,6 +1,7 @@
 // What an environment is made of: docs/mdp.md. Shared by all environments of a vector.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -52,6 +53,11 @@ struct Dimensions {
     std::size_t hosts = 0;      // nodes of the largest cluster
 };
 
+// Columns of an observation that are there unasked, and those of jobs that are not.
+inline constexpr std::size_t kJobColumnCount = 21, kAskedJobColumnCount = 2, kNodeColumnCount = 11;
+inline constexpr std::size_t kSingleGlobals = 11;
+inline std::size_t global_length(const Dimensions& sizes) { return 2 * sizes.pools + kSingleGlobals + sizes.lookahead; }
+
 struct EnvSpec {
     EnvKind kind = EnvKind::select_job;
     StepMode step_mode = StepMode::instant;
@@ -76,6 +82,10 @@ struct EnvSpec {
     using Chosen = std::optional<std::vector<std::size_t>>;
     Chosen job_columns, node_columns, global_columns;
 
+    // Whether a column beyond those that are there unasked is among the chosen.
+    bool asks_for_starts() const { return asks_beyond(job_columns, kJobColumnCount); }
+    bool asks_for_drain() const { return asks_beyond(global_columns, global_length(sizes)); }
+
     double weight(Term term) const { return weights[static_cast<std::size_t>(term)]; }
     bool chooses_host() const { return kind == EnvKind::select_host || kind == EnvKind::rank_hosts; }
     std::size_t actions() const {
@@ -85,6 +95,11 @@ struct EnvSpec {
             case EnvKind::accept_or_skip: return 2;
             default: return sizes.hosts;
         }
+    }
+
+private:
+    static bool asks_beyond(const Chosen& columns, std::size_t usual) {
+        return columns && std::any_of(columns->begin(), columns->end(), [&](std::size_t column) { return column >= usual; });
     }
 };
 

@@ -31,7 +31,7 @@ Environment::Environment(std::shared_ptr<const EnvSpec> spec)
     : spec_(std::move(spec)),
       jobs_(std::make_shared<JobTable>()),
       simulator_(some_cluster(), jobs_, *spec_->settings, {.running = true, .usage = false}),
-      prospects_(spec_->base, *spec_->settings),
+      prospects_(spec_->base, *spec_->settings, spec_->asks_for_starts() || spec_->asks_for_drain()),
       occupancy_(spec_->tokens, spec_->lookahead),
       rewards_(*spec_),
       observer_(*spec_),

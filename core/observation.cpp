@@ -10,11 +10,12 @@ namespace {
 
 enum JobColumn : std::size_t {
     kWait = 1, kSlowdown = 10, kDeadline = 11, kFits = 12, kFreeAfter = 13, kFragmentation = 15, kUserShare = 16, kGroupShare = 17,
-    kBeforeShadow = 18, kBaseChoice = 19, kSpeed = 20,
+    kBeforeShadow = 18, kBaseChoice = 19, kSpeed = 20, kStartsIn = 21, kHoldsUp = 22,
 };
 constexpr std::size_t kRelease = 9, kNodeBaseChoice = 10;
 constexpr double kTwoPi = 6.283185307179586;
 constexpr Time kDay = 86'400'000'000;
+constexpr double kMonth = 2592000.0, kTenHours = 36000.0;  // seconds
 
 std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -51,14 +52,32 @@ void fill_row(const Scene& scene, std::size_t i, float* row) {
     row[kSpeed] = fit.speed;
 }
 
+// Columns about when a job could start, which take longer to find out.
+void fill_asked(const Scene& scene, std::size_t i, float* row) {
+    const WindowJob& job = *scene.rows[i];
+    const Time start = scene.prospects.starts_at(i);
+    if (start == kEndless) {
+        row[kStartsIn] = row[kHoldsUp] = 1.0F;
+        return;
+    }
+    const double gap = seconds(std::max(start - scene.now_us, Time{0}));
+    row[kStartsIn] = static_cast<float>(std::min(std::log(1.0 + gap) / std::log(1.0 + kMonth), 1.0));
+    const ClusterSpec& spec = scene.state.spec();
+    const auto gpus = static_cast<double>(spec.total_gpus);
+    const double size = scene.prospects.size_gpus(i);
+    row[kHoldsUp] = static_cast<float>(
+        job.knows_estimate() ? std::min(quotient(std::log(1.0 + job.estimate_s * size + gap * gpus), std::log(1.0 + kMonth * gpus)), 1.0) : 1.0);
+}
+
 }  // namespace
 
 Observer::Observer(const EnvSpec& spec)
     : spec_(spec),
       job_width_(width(spec.job_columns, kJobColumnCount)),
       node_width_(width(spec.node_columns, kNodeColumnCount)),
-      global_width_(width(spec.global_columns, global_length(spec.sizes))) {
-    if (spec.job_columns) job_scratch_.resize(spec.sizes.rows * kJobColumnCount);
+      global_width_(width(spec.global_columns, global_length(spec.sizes))),
+      row_width_(kJobColumnCount + (spec.asks_for_starts() ? kAskedJobColumnCount : 0)) {
+    if (spec.job_columns) job_scratch_.resize(spec.sizes.rows * row_width_);
     const auto place_of = [&](std::size_t column) {
         if (!spec.node_columns) return column;
         const auto found = std::find(spec.node_columns->begin(), spec.node_columns->end(), column);
@@ -66,7 +85,7 @@ Observer::Observer(const EnvSpec& spec)
     };
     release_at_ = place_of(kRelease);
     base_choice_at_ = place_of(kNodeBaseChoice);
-    if (spec.global_columns) global_scratch_.resize(global_length(spec.sizes));
+    if (spec.global_columns) global_scratch_.resize(global_length(spec.sizes) + kAskedGlobalColumns.size());
 }
 
 void Observer::write(const Scene& scene, const ObservationBuffers& out) {
@@ -74,15 +93,17 @@ void Observer::write(const Scene& scene, const ObservationBuffers& out) {
     write_jobs(scene, picked(job_scratch_, out.jobs));
     if (out.nodes != nullptr) write_nodes(scene, out.nodes);
     write_globals(scene, picked(global_scratch_, out.globals));
-    if (!job_scratch_.empty()) pick(job_scratch_.data(), spec_.sizes.rows, kJobColumnCount, *spec_.job_columns, out.jobs);
+    if (!job_scratch_.empty()) pick(job_scratch_.data(), spec_.sizes.rows, row_width_, *spec_.job_columns, out.jobs);
     if (!global_scratch_.empty()) pick(global_scratch_.data(), 1, global_length(spec_.sizes), *spec_.global_columns, out.globals);
 }
 
 void Observer::write_jobs(const Scene& scene, float* out) {
-    for (std::size_t i = 0; i < scene.rows.size(); ++i) fill_row(scene, i, out + i * kJobColumnCount);
+    for (std::size_t i = 0; i < scene.rows.size(); ++i) fill_row(scene, i, out + i * row_width_);
+    if (spec_.asks_for_starts())
+        for (std::size_t i = 0; i < scene.rows.size(); ++i) fill_asked(scene, i, out + i * row_width_);
     const std::int32_t choice = scene.prospects.base_choice();
-    if (choice >= 0) out[as_index(choice) * kJobColumnCount + kBaseChoice] = 1.0F;
-    std::fill(out + scene.rows.size() * kJobColumnCount, out + spec_.sizes.rows * kJobColumnCount, 0.0F);
+    if (choice >= 0) out[as_index(choice) * row_width_ + kBaseChoice] = 1.0F;
+    std::fill(out + scene.rows.size() * row_width_, out + spec_.sizes.rows * row_width_, 0.0F);
 }
 
 void Observer::write_nodes(const Scene& scene, float* out) {
@@ -137,6 +158,10 @@ void Observer::write_globals(const Scene& scene, float* out) {
     put(std::cos(kTwoPi * day));
     put(spec_.chooses_host() || scene.base_allocation != nullptr ? 0.0 : 1.0);
     scene.occupancy.write_lookahead(scene.now_us, horizon_s, out, spec_.sizes.lookahead);
+    if (!spec_.asks_for_drain()) return;
+    const Time last = scene.prospects.last_end();
+    const double left = last == kEndless ? 0.0 : seconds(std::max(last - scene.now_us, Time{0}));
+    out[spec_.sizes.lookahead] = static_cast<float>(last == kEndless ? 1.0 : left / (left + kTenHours));
 }
 
 }  // namespace gpuyard

@@ -27,6 +27,7 @@ inline constexpr std::array<Column, kJobColumnCount> kJobColumns{{
     {"fits", 0, 1}, {"free_after", 0, 1}, {"nodes_needed", 0, 1}, {"fragmentation", -1, 1}, {"user_share", 0, 1},
     {"group_share", 0, 1}, {"before_shadow", 0, 1}, {"base_choice", 0, 1}, {"speed", 0, 1},
 }};
+inline constexpr std::array<Column, kAskedJobColumnCount> kAskedJobColumns{{{"starts_in", 0, 1}, {"holds_up", 0, 1}}};
 inline constexpr std::array<Column, kNodeColumnCount> kNodeColumns{{
     {"present", 0, 1}, {"count", 0, 1}, {"gpu_use", 0, 1}, {"cpu_use", 0, 1}, {"memory_use", 0, 1}, {"gpus", 0, 1},
     {"cpus", 0, 1}, {"memory", 0, 1}, {"speed", 0, 1}, {"release", 0, 1}, {"base_choice", 0, 1},
@@ -37,8 +38,8 @@ inline constexpr std::array<Column, 14> kGlobalColumns{{
     {"running", 0, 1}, {"gpu_use", 0, 1}, {"fragmentation", 0, 1}, {"shadow", 0, 1}, {"day_sin", -1, 1}, {"day_cos", -1, 1},
     {"base_waits", 0, 1}, {"lookahead", 0, 1},
 }};
-inline constexpr std::size_t kSingleGlobals = 11;
-inline std::size_t global_length(const Dimensions& sizes) { return 2 * sizes.pools + kSingleGlobals + sizes.lookahead; }
+// Comes behind all others, if it is asked for.
+inline constexpr std::array<Column, 1> kAskedGlobalColumns{{{"drain", 0, 1}}};
 
 // Everything an observation is made from.
 struct Scene {
@@ -80,6 +81,7 @@ private:
 
     const EnvSpec& spec_;
     std::size_t job_width_, node_width_, global_width_;
+    std::size_t row_width_;  // of a row of jobs before columns are picked
     std::vector<float> job_scratch_, global_scratch_;  // where columns are picked from
     static constexpr std::size_t kLeftOut = ~std::size_t{0};
     std::size_t release_at_ = kLeftOut, base_choice_at_ = kLeftOut;  // in a row of nodes

@@ -39,7 +39,7 @@ SnapshotView::SnapshotView(const Snapshot& snapshot, const EnvSpec& spec, std::s
       scale_(snapshot.state.spec()),
       jobs_(first_in_order(snapshot, spec, scale_)),
       occupancy_(spec.tokens, spec.lookahead),
-      prospects_(spec.base, *snapshot.settings) {
+      prospects_(spec.base, *snapshot.settings, spec.asks_for_starts() || spec.asks_for_drain()) {
     std::vector<std::uint8_t> row_held;
     for (const WindowJob& job : jobs_) {
         rows_.push_back(&job);

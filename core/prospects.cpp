@@ -35,11 +35,14 @@ std::int64_t fragmented_gpus(const ClusterState& state) {
     return sum;
 }
 
-Prospects::Prospects(const Policy& base, const Settings& settings)
-    : base_(base), settings_(settings), placer_(base.placement, settings.seed) {}
+Prospects::Prospects(const Policy& base, const Settings& settings, bool wants_starts)
+    : base_(base), settings_(settings), placer_(base.placement, settings.seed), wants_starts_(wants_starts) {}
 
 void Prospects::reset(const ClusterState& state, std::span<const Demand> demands, const ClusterScale& scale) {
-    if (demands.data() != demands_.data() || demands.size() != demands_.size()) by_demand_.assign(demands.size(), Fit{});
+    if (demands.data() != demands_.data() || demands.size() != demands_.size()) {
+        by_demand_.assign(demands.size(), Fit{});
+        if (wants_starts_) start_of_demand_.assign(demands.size(), KnownStart{});
+    }
     demands_ = demands;
     spec_ = &state.spec();
     scale_ = &scale;
@@ -127,6 +130,69 @@ void Prospects::look(Time now_us, const ClusterState& state, std::span<const Win
                      const RunningOf& running) {
     find_heads(now_us, state, rows, running);
     find_base_choice(now_us, state, rows, held);
+    if (wants_starts_) find_starts(now_us, state, rows, running);
+}
+
+void Prospects::find_starts(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, const RunningOf& running) {
+    unknown_.resize(as_index(state.spec().queues));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        KnownStart& known = start_of_demand_[as_index(rows[i]->demand)];
+        // Behind that time jobs that were expected to end one after another count as ending together: look again.
+        if (fits_[i]->fits || (known.version == version_ && known.time_us >= now_us)) continue;
+        known = {version_, kEndless};
+        unknown_[as_index(demands_[as_index(rows[i]->demand)].queue)].push_back(rows[i]->demand);
+    }
+    last_end_us_ = 0;
+    for (std::int32_t queue = 0; queue < state.spec().queues; ++queue) {
+        const Running now = running(queue);
+        if (const RunningJob* const last = now.jobs.last()) last_end_us_ = std::max(last_end_us_, last->expected_end_us);
+        if (!unknown_[as_index(queue)].empty()) sweep(now_us, state, now, unknown_[as_index(queue)]);
+        unknown_[as_index(queue)].clear();
+    }
+    starts_.resize(rows.size());
+    sizes_.resize(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        starts_[i] = fits_[i]->fits ? now_us : start_of_demand_[as_index(rows[i]->demand)].time_us;
+        sizes_[i] = demands_[as_index(rows[i]->demand)].size_gpus;
+    }
+}
+
+// One walk through the ends of running jobs for all demands: at each the smaller ones that have room are tried.
+void Prospects::sweep(Time now_us, const ClusterState& state, const Running& running, std::vector<std::int32_t>& wanted) {
+    const auto milli = [&](std::int32_t demand) { return demands_[as_index(demand)].total_milli(); };
+    std::sort(wanted.begin(), wanted.end(), [&](std::int32_t a, std::int32_t b) { return milli(a) != milli(b) ? milli(a) < milli(b) : a < b; });
+    later_ = state;
+    std::int64_t free_milli = 0;
+    for (std::size_t pool = 0; pool < state.spec().pools.size(); ++pool) free_milli += state.pool_free_milli(static_cast<std::int32_t>(pool));
+    const auto try_all = [&](Time end_us) {
+        std::size_t kept = 0;
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+            const bool has_room = milli(wanted[i]) <= free_milli;
+            if (has_room && placer_.placeable(*later_, demands_[as_index(wanted[i])]))
+                start_of_demand_[as_index(wanted[i])].time_us = end_us;
+            else
+                wanted[kept++] = wanted[i];
+            if (!has_room) {
+                while (++i < wanted.size()) wanted[kept++] = wanted[i];
+            }
+        }
+        wanted.resize(kept);
+    };
+    Time released_us = kEndless;  // the expected end up to which jobs are released; kEndless = none is
+    running.jobs.visit_in_order([&](const RunningJob& job) {
+        const Time end = std::max(job.expected_end_us, now_us);
+        if (end != released_us && released_us != kEndless) try_all(released_us);
+        if (wanted.empty() || end == kEndless) {
+            released_us = kEndless;
+            return false;
+        }
+        const Demand& demand = demands_[as_index(job.demand)];
+        later_->release(demand, running.parts_of(job));
+        free_milli += demand.total_milli();
+        released_us = end;
+        return true;
+    });
+    if (released_us != kEndless) try_all(released_us);
 }
 
 void Prospects::find_heads(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, const RunningOf& running) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,8 +29,8 @@ std::int64_t fragmented_gpus(const ClusterState& state);
 
 class Prospects {
 public:
-    // Keeps references to both.
-    Prospects(const Policy& base, const Settings& settings);
+    // Keeps references to both. `wants_starts`: whether anybody asks when rows could start, and when all that runs has ended.
+    Prospects(const Policy& base, const Settings& settings, bool wants_starts);
 
     void reset(const ClusterState& state, std::span<const Demand> demands, const ClusterScale& scale);
 
@@ -57,6 +58,12 @@ public:
         return has_head_;
     }
 
+    // When a row could start if running jobs end as expected and nothing else starts; kEndless if never.
+    Time starts_at(std::size_t row) const { return starts_[row]; }
+    double size_gpus(std::size_t row) const { return sizes_[row]; }
+    // When all running jobs are expected to have ended; 0 if nothing runs, kEndless if that is unknown.
+    Time last_end() const { return last_end_us_; }
+
     // The run time expression of section 6 with the estimate for the duration; kEndless if unknown.
     Time expected_run(const WindowJob& job, const Fit& fit) const;
 
@@ -74,6 +81,8 @@ private:
     void find_heads(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, const RunningOf& running);
     void find_base_choice(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows,
                           std::span<const std::uint8_t> held);
+    void find_starts(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, const RunningOf& running);
+    void sweep(Time now_us, const ClusterState& state, const Running& running, std::vector<std::int32_t>& wanted);
     bool may_start(std::size_t row, const WindowJob& job, Time now_us, const ClusterState& state, bool behind_head);
     const PoolOption& first_pool(const Demand& demand) const { return pools_of(demand, base_.placement).front(); }
     QueueShadow& shadow_of(const Demand& demand) { return shadows_[static_cast<std::size_t>(demand.queue)]; }
@@ -94,6 +103,19 @@ private:
     std::int32_t base_choice_ = -1;
     bool has_head_ = false;
     Time shadow_us_ = kEndless;
+
+    // When jobs of a demand could start; valid in one version, until that time.
+    struct KnownStart {
+        std::uint64_t version = 0;
+        Time time_us = kEndless;
+    };
+    bool wants_starts_;
+    std::vector<KnownStart> start_of_demand_;
+    std::vector<std::vector<std::int32_t>> unknown_;  // demands by queue, for one look
+    std::vector<Time> starts_;
+    std::vector<double> sizes_;
+    std::optional<ClusterState> later_;
+    Time last_end_us_ = 0;
 };
 
 }  // namespace gpuyard

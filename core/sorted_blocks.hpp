@@ -75,6 +75,9 @@ public:
                 if (!visit(entry)) return;
     }
 
+    // Null if there is none.
+    const Entry* last() const { return blocks_.empty() ? nullptr : &blocks_.back()->back(); }
+
     std::size_t block_count() const { return blocks_.size(); }
     const Block& block(std::size_t i) const { return *blocks_[i]; }
 

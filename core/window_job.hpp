@@ -5,13 +5,11 @@
 #include <cstdint>
 
 #include "cluster.hpp"
+#include "env_spec.hpp"
 #include "placement.hpp"
 #include "snapshot.hpp"
 
 namespace gpuyard {
-
-inline constexpr std::size_t kJobColumnCount = 21;
-inline constexpr std::size_t kNodeColumnCount = 11;
 
 // What columns are relative to.
 struct ClusterScale {

@@ -223,6 +223,8 @@ def placeable(
 
 OBSERVATION_VERSION: int
 JOB_COLUMNS: list[tuple[str, float, float]]
+ASKED_JOB_COLUMNS: list[tuple[str, float, float]]
+ASKED_GLOBAL_COLUMNS: list[tuple[str, float, float]]
 NODE_COLUMNS: list[tuple[str, float, float]]
 GLOBAL_COLUMNS: list[tuple[str, float, float]]
 REWARD_TERMS: list[str]

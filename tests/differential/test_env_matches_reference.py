@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from differential.env_cases import EnvCase, env_case, reference_env_of
+from gpuyard import _core
 from gpuyard.config import SimulationConfig
 from gpuyard.env import SchedulingEnv
 from gpuyard.policies.support import tells_watts
@@ -26,6 +27,7 @@ STEPS = 400
 def comparable(case: EnvCase) -> EnvCase:
     """Without padding, which the core has only where clusters differ, and what it refuses."""
     settings = replace(case.settings, max_nodes=None, max_classes=None, max_pools=None, lookahead_length=None)
+    settings = replace(settings, asked_columns=case.seed % 3 == 0)
     if case.seed % 8 == 7:
         settings = replace(settings, estimates="history")
     if settings.step_mode != "blocking":
@@ -71,8 +73,10 @@ def core_env_of(case: EnvCase) -> SchedulingEnv:
         "locality_penalty",
         "usage_half_life_s",
     )
+    features = asked_features() if settings.asked_columns else {}
     return SchedulingEnv(
         case.kind,
+        **features,
         workload=workload,
         cluster=case.cluster,
         base_policy=case.base_policy,
@@ -82,6 +86,13 @@ def core_env_of(case: EnvCase) -> SchedulingEnv:
         simulation=SimulationConfig(**{name: getattr(settings, name) for name in simulation}),
         **{name: getattr(settings, name) for name in same},
     )
+
+
+def asked_features() -> dict[str, list[str]]:
+    """All columns, those on request behind the others."""
+    jobs = _core.JOB_COLUMNS + _core.ASKED_JOB_COLUMNS
+    overall = _core.GLOBAL_COLUMNS + _core.ASKED_GLOBAL_COLUMNS
+    return {"job_features": [name for name, *_ in jobs], "global_features": [name for name, *_ in overall]}
 
 
 def check_state(core: SchedulingEnv, reference: ReferenceEnv, seen: Any) -> None:

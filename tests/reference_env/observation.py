@@ -35,6 +35,8 @@ SINGLE_GLOBALS = (
     *("queue", "queue_beyond", "demand", "arrivals", "running", "gpu_use", "fragmentation", "shadow"),
     *("day_sin", "day_cos", "base_waits"),
 )
+ASKED_JOB_COLUMNS = ("starts_in", "holds_up")
+ASKED_GLOBALS = ("drain",)
 LONGEST_ESTIMATE_S = 2592000.0
 
 
@@ -108,12 +110,34 @@ class View:
 
     def jobs(self) -> list[list[float]]:
         rows = [self.job_row(request) for request in self.rows]
-        blank = [0.0] * len(JOB_COLUMNS)
+        blank = [0.0] * len(self.job_columns)
         return rows + [blank] * (self.settings.window - len(rows))
 
     def job_row(self, request: Request) -> list[float]:
         columns = self.columns_of_the_job(request) | self.columns_of_its_placement(request)
-        return [float(columns[name]) for name in JOB_COLUMNS]
+        if self.settings.asked_columns:
+            columns |= self.columns_of_its_start(request)
+        return [float(columns[name]) for name in self.job_columns]
+
+    @property
+    def job_columns(self) -> tuple[str, ...]:
+        return JOB_COLUMNS + (ASKED_JOB_COLUMNS if self.settings.asked_columns else ())
+
+    def columns_of_its_start(self, request: Request) -> dict[str, float]:
+        gap = 0.0
+        if self.allocations[request.id] is None:
+            queue = queue_of(self.state.pools, request.job)
+            start_us = passes.shadow_time_us(self.state, queue, request)
+            if math.isinf(start_us):
+                return {"starts_in": 1.0, "holds_up": 1.0}
+            gap = to_s(int(start_us) - self.state.now_us)
+        starts_in = min(math.log(1.0 + gap) / math.log(1.0 + LONGEST_ESTIMATE_S), 1.0)
+        if request.estimate_us is None:
+            return {"starts_in": starts_in, "holds_up": 1.0}
+        c = float(self.gpus)
+        area = to_s(request.estimate_us) * request.job.size + gap * c
+        held = quotient(math.log(1.0 + area), math.log(1.0 + LONGEST_ESTIMATE_S * c))
+        return {"starts_in": starts_in, "holds_up": min(held, 1.0)}
 
     def columns_of_the_job(self, request: Request) -> dict[str, float]:
         job, n, c = request.job, request.job.size, float(self.gpus)
@@ -213,7 +237,16 @@ class View:
             *padding,
             *(float(single[name]) for name in SINGLE_GLOBALS),
             *self.lookahead(),
+            *([self.drain()] if self.settings.asked_columns else []),
         ]
+
+    def drain(self) -> float:
+        ends = [run.expected_end_us for run in self.state.running]
+        if any(math.isinf(end_us) for end_us in ends):
+            return 1.0
+        last_us = max((int(end_us) for end_us in ends), default=self.state.now_us)
+        d = to_s(max(last_us - self.state.now_us, 0))
+        return d / (d + 36000.0)
 
     def free_share(self, pool: Pool) -> float:
         if pool.size > 0:

@@ -60,6 +60,7 @@ class EnvSettings:
     tokens: str = "nodes"
     lookahead: str = "off"
     lookahead_horizon_s: float = 3600.0
+    asked_columns: bool = False  # those of jobs and globals that are there on request, behind all others
     rewards: Mapping[str, float] = field(default_factory=lambda: {"slowdown": 1.0})
     per_job: bool = True
     horizon_factor: float | None = None

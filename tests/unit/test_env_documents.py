@@ -297,6 +297,24 @@ def test_the_columns_on_the_page_are_those_of_the_core(
     assert told == [tuple(column) for column in columns]
 
 
+def test_the_columns_on_request_on_the_page_are_those_of_the_core() -> None:
+    table = rows(section(OBSERVATION, "Columns on request"))
+    told = [(row[3], row[0].strip("`"), *bounds(row[2])) for row in table]
+    jobs = [("jobs", *column) for column in _core.ASKED_JOB_COLUMNS]
+    assert told == [*jobs, *(("globals", *column) for column in _core.ASKED_GLOBAL_COLUMNS)]
+
+
+def test_columns_on_request_are_not_there_unless_they_are_named() -> None:
+    plain: Any = gymnasium.make("gpuyard/SelectJob-v0", **SMALL).unwrapped
+    assert "starts_in" not in plain.model.parts["jobs"].names
+    assert "drain" not in plain.model.parts["globals"].names
+    asking: Any = gymnasium.make(
+        "gpuyard/SelectJob-v0", job_features=("holds_up", "wait"), global_features=("drain", "queue"), **SMALL
+    ).unwrapped
+    assert list(asking.model.parts["jobs"].names) == ["holds_up", "wait"]
+    assert list(asking.model.parts["globals"].names) == ["drain", "queue"]
+
+
 def test_the_version_on_the_page_is_that_of_the_core() -> None:
     found = re.search(r"\*\*version (\d+)\*\*", OBSERVATION)
     assert found

@@ -150,13 +150,16 @@ def test_chosen_columns_of_a_snapshot_are_those_of_the_observation() -> None:
         jobs_for("mixed", 3),
         CLUSTERS["mixed"],
         window=4,
-        job_features=("slowdown", "present", "fits"),
+        job_features=("slowdown", "present", "holds_up", "fits", "starts_in"),
         node_features=("release", "count"),
-        global_features=("lookahead", "shadow", "free"),
+        global_features=("lookahead", "drain", "shadow", "free"),
     )
+    waits = set()
     for seen in states(env, at_random(3)):
-        assert seen["jobs"].shape == (4, 3)
+        assert seen["jobs"].shape == (4, 5)
         check_observed(env, seen)
+        waits |= set(seen["jobs"][:, 4].tolist())
+    assert len(waits) > 2  # some fit, others could start at one time or another
 
 
 def test_a_snapshot_does_not_change_while_the_episode_goes_on() -> None:

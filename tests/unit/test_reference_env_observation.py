@@ -8,7 +8,7 @@ import pytest
 from differential.env_cases import env_case, reference_env_of
 from gpuyard.cluster import Cluster, GpuType, NodeGroup, parse_cluster
 from reference_env.environment import ReferenceEnv
-from reference_env.observation import JOB_COLUMNS, SINGLE_GLOBALS
+from reference_env.observation import ASKED_JOB_COLUMNS, JOB_COLUMNS, SINGLE_GLOBALS
 from reference_env.settings import EnvSettings
 from reference_env.tokens import NODE_COLUMNS
 from reference_simulator import Job
@@ -96,6 +96,16 @@ def test_the_row_of_a_job_that_fits() -> None:
         "speed": 2 / 2,
     }
     assert row(at_400_s().observation()["jobs"], 0, JOB_COLUMNS) == pytest.approx(expected)
+
+
+def test_columns_on_request() -> None:
+    seen = at_400_s(asked_columns=True).observation()
+    first, second = (row(seen["jobs"], i, JOB_COLUMNS + ASKED_JOB_COLUMNS) for i in (0, 1))
+    assert first["starts_in"] == 0  # it fits
+    assert first["holds_up"] == pytest.approx(math.log(1 + 50 * 1) / math.log(25920001))
+    assert second["starts_in"] == pytest.approx(math.log(501) / math.log(2592001))  # job 0 ends at 900
+    assert second["holds_up"] == 1  # its run time is not known
+    assert seen["globals"][-1] == pytest.approx(500 / 36500)
 
 
 def test_the_row_of_a_job_that_does_not_fit_and_has_no_estimate() -> None:

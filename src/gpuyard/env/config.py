@@ -83,9 +83,9 @@ class EnvConfig(BaseModel):
     @model_validator(mode="after")
     def _check_names(self) -> Self:
         for names, known in (
-            (self.job_features, _core.JOB_COLUMNS),
+            (self.job_features, _core.JOB_COLUMNS + _core.ASKED_JOB_COLUMNS),
             (self.node_features, _core.NODE_COLUMNS),
-            (self.global_features, _core.GLOBAL_COLUMNS),
+            (self.global_features, _core.GLOBAL_COLUMNS + _core.ASKED_GLOBAL_COLUMNS),
         ):
             _check_all("feature", names or (), [column[0] for column in known])
             if names is not None and len(set(names)) < len(names):

@@ -1,5 +1,6 @@
 """An environment in the form in which the native core takes it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ from gpuyard.preparation import CoreInputs, prepare
 from gpuyard.workload import Workload
 
 MOST_LOOKAHEAD = 64
+ColumnRow = tuple[str, float, float]
+"""Name and bounds of a column."""
 EPISODE_STREAM = 6
 """Of the random draws that choose episodes (docs/mdp.md)."""
 
@@ -206,9 +209,9 @@ class EnvModel:
         overall = _global_columns(self.pools, self.lookahead)
         set_sizes(spec, config, rows, tokens, self.pools, self.lookahead, self.hosts)
         self.parts = {
-            "jobs": _columns(_core.JOB_COLUMNS, config.job_features, rows),
+            "jobs": _columns(_core.JOB_COLUMNS, config.job_features, rows, _core.ASKED_JOB_COLUMNS),
             "nodes": _columns(_core.NODE_COLUMNS, config.node_features, tokens),
-            "globals": _columns(overall, config.global_features, 0),
+            "globals": _columns(overall, config.global_features, 0, _core.ASKED_GLOBAL_COLUMNS),
         }
         return spec
 
@@ -274,16 +277,17 @@ def set_sizes(
 ) -> None:
     """Tell an environment how long the arrays of its observations are, and which columns they have."""
     spec.set_sizes(rows, tokens, pools, lookahead, hosts)
+    overall = _global_columns(pools, lookahead)
     for name, table, chosen in (
-        ("job_columns", _core.JOB_COLUMNS, config.job_features),
+        ("job_columns", _core.JOB_COLUMNS + _core.ASKED_JOB_COLUMNS, config.job_features),
         ("node_columns", _core.NODE_COLUMNS, config.node_features),
-        ("global_columns", _global_columns(pools, lookahead), config.global_features),
+        ("global_columns", overall + _core.ASKED_GLOBAL_COLUMNS, config.global_features),
     ):
         if chosen is not None:
             setattr(spec, name, _numbers(table, chosen))
 
 
-def _global_columns(pools: int, lookahead: int) -> list[tuple[str, float, float]]:
+def _global_columns(pools: int, lookahead: int) -> list[ColumnRow]:
     repeats = {"free": pools, "base_pool": pools, "lookahead": lookahead}
     return [column for column in _core.GLOBAL_COLUMNS for _ in range(repeats.get(column[0], 1))]
 
@@ -346,11 +350,15 @@ def _check_one_node(workload: Workload, cluster: Cluster) -> None:
         )
 
 
-def _columns(table: list[tuple[str, float, float]], chosen: tuple[str, ...] | None, rows: int) -> Columns:
-    picked = [table[i] for i in _numbers(table, chosen)] if chosen is not None else table
+def _columns(
+    table: list[ColumnRow], chosen: tuple[str, ...] | None, rows: int, asked: Sequence[ColumnRow] = ()
+) -> Columns:
+    """Those chosen; without a choice all but the ones that are there only if asked for."""
+    known = [*table, *asked]
+    picked = [known[i] for i in _numbers(known, chosen)] if chosen is not None else table
     names, low, high = zip(*picked, strict=True) if picked else ((), (), ())
     return Columns(rows, names, np.array(low, np.float32), np.array(high, np.float32))
 
 
-def _numbers(table: list[tuple[str, float, float]], chosen: tuple[str, ...]) -> list[int]:
+def _numbers(table: Sequence[ColumnRow], chosen: tuple[str, ...]) -> list[int]:
     return [i for name in chosen for i, column in enumerate(table) if column[0] == name]
