@@ -9,7 +9,7 @@ from gpuyard.env.vector import SchedulingVectorEnv
 from gpuyard.errors import InputError
 from gpuyard.learn.config import read_config
 from gpuyard.learn.environments import Environments
-from gpuyard.learn.evolve import Evolution, EvolveConfig, spread_of_columns, steps_of_rule
+from gpuyard.learn.evolve import Evolution, EvolveConfig, Spread, spread_of_columns, steps_of_rule
 from gpuyard.learn.evolve_worker import EvolveWorker
 from gpuyard.learn.validation import Validation
 from gpuyard.network.config import NetworkConfig
@@ -70,24 +70,26 @@ def test_telling_the_same_losses_again_leads_to_the_same_place() -> None:
 def test_steps_are_one_over_what_columns_vary_by() -> None:
     env = SchedulingVectorEnv("select-job", 4, threads=1, workload="demo", jobs_per_episode=32, window=8)
     jobs, overall = (env.model.parts[part].names for part in ("jobs", "globals"))
-    deviations = np.linspace(0.0, 1.0, len(jobs)), np.full(len(overall), 0.25)
-    steps = steps_of_rule(env.model, settings(gate_step=0.5), *deviations)
+    columns = np.linspace(0.0, 1.0, len(jobs)), np.full(len(overall), 0.25)
+    deviations = Spread(*columns, np.zeros(len(overall)))
+    steps = steps_of_rule(env.model, settings(gate_step=0.5), deviations)
     assert steps["score.weight"][0, 0] == 0.0
     assert steps["score.weight"][0, -1] == 1.0
     assert steps["gate_jobs.weight"][0, -1] == 0.5
     shares = dict(zip(overall, steps["gate_globals.weight"][0], strict=True))
     assert shares["queue"] == 2.0
     assert shares["lookahead"] == 0.0
-    chosen = steps_of_rule(env.model, settings(global_columns=("demand",)), *deviations)
+    chosen = steps_of_rule(env.model, settings(global_columns=("demand",)), deviations)
     assert np.count_nonzero(chosen["gate_globals.weight"]) == 1
 
 
 def test_a_state_rule_moves_by_a_step_for_each_pair_of_columns() -> None:
     env = SchedulingVectorEnv("select-job", 4, threads=1, workload="demo", jobs_per_episode=32, window=8)
     jobs, overall = (env.model.parts[part].names for part in ("jobs", "globals"))
-    deviations = np.full(len(jobs), 0.5), np.full(len(overall), 0.25)
+    columns = np.full(len(jobs), 0.5), np.full(len(overall), 0.25)
+    deviations = Spread(*columns, np.zeros(len(overall)))
     config = settings(gate_step=0.1, state_step=0.5, global_columns=("queue", "demand"))
-    steps = steps_of_rule(env.model, config, *deviations, leans=True)
+    steps = steps_of_rule(env.model, config, deviations, leans=True)
     assert steps["score_state.weight"].shape == (len(jobs), len(overall))
     assert np.count_nonzero(steps["score_state.weight"]) == 2 * len(jobs)
     assert steps["score_state.weight"].max() == 0.5 * 2.0 * 4.0
@@ -108,6 +110,16 @@ def test_a_state_rule_evolves_from_a_rule_that_is_written_down(tmp_path: Any) ->
     assert (points[0].tensors["gate_state.weight"] != points[1].tensors["gate_state.weight"]).any()
 
 
+def test_what_moves_weights_by_the_state_leaves_them_in_the_middle_state() -> None:
+    start = {"score.weight": np.ones((1, 2), np.float32), "score_state.weight": np.zeros((2, 3), np.float32)}
+    steps = {"score.weight": np.zeros((1, 2)), "score_state.weight": np.full((2, 3), 2.0)}
+    middle = np.array([0.5, 0.25, 1.0])
+    for point in Evolution(start, steps, settings(), seed=1, middle=middle).ask():
+        leaning = point.tensors["score_state.weight"]
+        assert (leaning != 0).all()
+        assert point.tensors["score.weight"][0] + leaning @ middle == pytest.approx([1.0, 1.0], abs=1e-5)
+
+
 def test_spread_is_that_of_legal_rows_alone() -> None:
     env = SchedulingVectorEnv("select-job", 4, threads=1, workload="demo", jobs_per_episode=32, window=8)
     sizes = NetworkSizes.of(env.model)
@@ -118,8 +130,8 @@ def test_spread_is_that_of_legal_rows_alone() -> None:
         "gate_jobs.bias": np.ones(1, np.float32),
         "gate_globals.weight": np.zeros((1, sizes.global_columns), np.float32),
     }
-    spread, _ = spread_of_columns(env, native_network(NetworkConfig(kind="rule"), sizes, tensors))
-    columns = dict(zip(env.model.parts["jobs"].names, spread, strict=True))
+    spread = spread_of_columns(env, native_network(NetworkConfig(kind="rule"), sizes, tensors))
+    columns = dict(zip(env.model.parts["jobs"].names, spread.jobs, strict=True))
     assert columns["present"] == columns["fits"] == 0.0  # every legal row is there and fits
     assert columns["estimate"] > 0
 

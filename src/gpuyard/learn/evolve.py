@@ -7,7 +7,7 @@ episodes are run natively, a population on the same episodes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ MOST_WEIGHTS = 2000
 """CMA-ES keeps a matrix of so many rows and columns."""
 LOOK_STEPS, LOOK_ENVS = 200, 16
 """Of how many steps and environments the spread of columns is taken."""
+LONG_LOOK_STEPS = 1000
+"""The same where the middle of columns of the state matters, too, which changes in the course of an episode."""
+MOVED_BY_STATE = {"score.weight": "score_state.weight", "gate_jobs.weight": "gate_state.weight"}
 
 
 class EvolveConfig(BaseModel):
@@ -55,18 +58,26 @@ class EvolveConfig(BaseModel):
     """Generations between validations of the distribution's mean."""
 
 
-def spread_of_columns(
-    env: SchedulingVectorEnv, network: NativeNetwork
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Standard deviation of every column of ``jobs``, over legal rows, and of ``globals``, as a policy acts.
+class Spread(NamedTuple):
+    """How columns vary as a policy acts: deviations of ``jobs``, over legal rows, and of ``globals``."""
+
+    jobs: NDArray[np.float64]
+    overall: NDArray[np.float64]
+    middle: NDArray[np.float64]
+    """Means of the columns of ``globals``."""
+
+
+def spread_of_columns(env: SchedulingVectorEnv, network: NativeNetwork, steps: int = LOOK_STEPS) -> Spread:
+    """How every column varies as a policy acts.
 
     Args:
         env: A few environments.
         network: What acts.
+        steps: How many of them are looked at.
     """
     observation, _ = env.reset(seed=list(range(env.num_envs)))
     jobs, overall = [], []
-    for _ in range(LOOK_STEPS):
+    for _ in range(steps):
         legal = observation["mask"][:, : observation["jobs"].shape[1]] != 0
         jobs.append(observation["jobs"][legal])
         overall.append(observation["globals"].copy())
@@ -76,24 +87,17 @@ def spread_of_columns(
         observation, *_ = env.step(chosen)
     rows = np.concatenate(jobs).astype(np.float64)
     states = np.concatenate(overall).astype(np.float64)
-    return (rows.std(axis=0) if len(rows) else np.zeros(rows.shape[1])), states.std(axis=0)
+    of_jobs = rows.std(axis=0) if len(rows) else np.zeros(rows.shape[1])
+    return Spread(of_jobs, states.std(axis=0), states.mean(axis=0))
 
 
-def steps_of_rule(
-    model: EnvModel,
-    config: EvolveConfig,
-    jobs: NDArray[np.float64],
-    overall: NDArray[np.float64],
-    *,
-    leans: bool = False,
-) -> Steps:
+def steps_of_rule(model: EnvModel, config: EvolveConfig, spread: Spread, *, leans: bool = False) -> Steps:
     """Steps that matter about alike, whatever a column's unit: one over how much it varies.
 
     Args:
         model: The environment.
         config: Settings.
-        jobs: How much each column of ``jobs`` varies.
-        overall: The same of ``globals``.
+        spread: How much each column varies.
         leans: Whether weights depend on the state, which takes a step for each pair of columns.
     """
     names = model.parts["globals"].names
@@ -101,13 +105,13 @@ def steps_of_rule(
         name != "lookahead" if config.global_columns is None else name in config.global_columns
         for name in names
     ]
-    of_jobs = _inverse(jobs)[None]
+    of_jobs = _inverse(spread.jobs)[None]
     steps = {
         "score.weight": of_jobs,
         "gate_jobs.weight": config.gate_step * of_jobs,
         "gate_jobs.bias": np.array([config.gate_step]),
     }
-    of_globals = _inverse(overall) * np.array(wanted)
+    of_globals = _inverse(spread.overall) * np.array(wanted)
     if len(names):
         steps["gate_globals.weight"] = config.gate_step * of_globals[None]
     if leans:
@@ -154,11 +158,21 @@ class Evolution:
         steps: How far a step of 1 moves each weight; those of tensors that it does not name stay.
         config: Settings.
         seed: Of its draws.
+        middle: Means of the columns of ``globals``: what moves weights by the state leaves them as they are
+            in the middle state, else every such move would be one of the weights themselves.
     """
 
-    def __init__(self, start: Tensors, steps: Steps, config: EvolveConfig, seed: int) -> None:
+    def __init__(
+        self,
+        start: Tensors,
+        steps: Steps,
+        config: EvolveConfig,
+        seed: int,
+        middle: NDArray[np.float64] | None = None,
+    ) -> None:
         self._start = start
         self._steps = steps
+        self._middle = middle
         size = sum(int(np.count_nonzero(step)) for step in steps.values())
         if size < FEWEST_WEIGHTS:
             raise InputError(
@@ -198,9 +212,12 @@ class Evolution:
             self.tell(self.ask(), generation)
 
     def _tensors(self, place: NDArray[np.float64]) -> Tensors:
-        moves, tensors = iter(place.tolist()), dict(self._start)
+        moves, moved = iter(place.tolist()), {}
         for name, step in self._steps.items():
-            moved = [size * next(moves) if size else 0.0 for size in step.ravel().tolist()]
-            middle = self._start[name].astype(np.float64)
-            tensors[name] = (middle + np.reshape(moved, step.shape)).astype(np.float32)
-        return tensors
+            by = [size * next(moves) if size else 0.0 for size in step.ravel().tolist()]
+            moved[name] = np.reshape(by, step.shape)
+        for name, leaning in MOVED_BY_STATE.items():
+            if self._middle is not None and leaning in moved:
+                moved[name] = moved[name] - moved[leaning] @ self._middle
+        first = {name: self._start[name].astype(np.float64) for name in moved}
+        return self._start | {name: (first[name] + by).astype(np.float32) for name, by in moved.items()}

@@ -14,7 +14,9 @@ from gpuyard.learn.checkpoint import Checkpoint, read_checkpoint, write_checkpoi
 from gpuyard.learn.config import TrainConfig
 from gpuyard.learn.environments import Environments
 from gpuyard.learn.evolve import (
+    LONG_LOOK_STEPS,
     LOOK_ENVS,
+    LOOK_STEPS,
     Evolution,
     EvolveConfig,
     Tensors,
@@ -52,14 +54,16 @@ class EvolveWorker:
         start_file = directory / START
         network = make_policy_network(config, env.model, start_file if start_file.is_file() else None)
         start: Tensors = {name: t.numpy().copy() for name, t in network.state_dict().items()}
-        kind = config.network.kind
+        kind, middle = config.network.kind, None
         if kind in RULE_KINDS:
-            spread = spread_of_columns(env, self._native(start))
-            steps = steps_of_rule(env.model, self.settings, *spread, leans=kind == "state-rule")
+            leans = kind == "state-rule"
+            spread = spread_of_columns(env, self._native(start), LONG_LOOK_STEPS if leans else LOOK_STEPS)
+            steps = steps_of_rule(env.model, self.settings, spread, leans=leans)
+            middle = spread.middle if leans else None
         else:
             trained = [name for name, p in network.named_parameters() if p.requires_grad]
             steps = steps_of_network(start, [name for name in trained if not name.startswith("value")])
-        self._evolution = Evolution(start, steps, self.settings, config.training.seed)
+        self._evolution = Evolution(start, steps, self.settings, config.training.seed, middle)
         self._runner = EpisodeRunner(env.model, threads)
         self._validation = Validation(self._environments, config.validation, config.network, threads)
         self.elapsed_s = 0.0
