@@ -54,6 +54,10 @@ def evaluate(
         Flag,
         Parameter(help="Windows are fresh draws of the built-in workload, or like the part of the jobs."),
     ] = False,
+    noise_draws: Annotated[
+        int | None,
+        Parameter(help="With --estimates noisy: draws of noise that figures are means over. (default: 1)"),
+    ] = None,
     against: Annotated[
         str | None,
         Parameter(
@@ -116,6 +120,7 @@ def evaluate(
         "against": against,
         "all_heuristics": all_heuristics,
         "placement": placement,
+        "noise_draws": noise_draws,
     }
     settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     settings |= {"draws": True} if draws else {}

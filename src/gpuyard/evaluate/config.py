@@ -28,6 +28,8 @@ class EvaluationConfig(BaseModel):
     """Windows are fresh draws of a generator, each with its own seed."""
     first_draw: Annotated[int, Field(ge=0, lt=2**62)] | None = None
     """Seed of the first draw; None: far from those of training and validation."""
+    noise_draws: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Draws of the noise of noisy estimates; a window's figures are means over them."""
     metric: str = "mean_bounded_slowdown"
     """What policies are compared by, and heuristics chosen by."""
     against: str = BEST

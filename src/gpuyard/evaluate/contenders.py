@@ -163,3 +163,11 @@ def checked(
     policy.check_supported(workload, cluster, config)
     notes = [*differences, *other_steps(policy.model)]
     return replace(contender, entry=replace(contender.entry, note="; ".join(notes)))
+
+
+def without_doubles(contenders: Iterable[Contender]) -> list[Contender]:
+    """The first of each name."""
+    found: dict[str, Contender] = {}
+    for one in contenders:
+        found.setdefault(one.name, one)
+    return list(found.values())

@@ -19,9 +19,9 @@ from gpuyard.errors import InputError
 from gpuyard.evaluate import frames
 from gpuyard.evaluate.comparison import ChosenOn, Comparison
 from gpuyard.evaluate.config import BEST
-from gpuyard.evaluate.contenders import Contender, contender_of, with_labels
+from gpuyard.evaluate.contenders import Contender, contender_of, with_labels, without_doubles
 from gpuyard.evaluate.setting import RETURN, Setting, fingerprint_of, lower_is_better
-from gpuyard.evaluate.windows import CHOSEN_IN, Progress, without_doubles
+from gpuyard.evaluate.windows import CHOSEN_IN, Progress
 from gpuyard.held_out import PARTS, TEST_DRAWS, VALIDATION_DRAWS, Part, disjoint_equivalent, overlapping
 from gpuyard.learn.config import EnvironmentSection, ValidationSection, described, load_toml
 from gpuyard.learn.environments import Environments

@@ -41,6 +41,7 @@ class Setting:
         lower_is_better: Its direction.
         environment: Of episodes: the settings of their environment, as JSON.
         left_out: Jobs of the workload, or of all draws, that can never run on the cluster.
+        noise_draws: Draws of the noise of estimates that figures of a window are means over.
     """
 
     workload: str
@@ -58,11 +59,18 @@ class Setting:
     lower_is_better: bool
     environment: Mapping[str, Any] | None = None
     left_out: int = 0
+    noise_draws: int = 1
 
     @property
     def estimates(self) -> str:
         """What policies are told of run times."""
         return str(self.information.get("estimates", "exact"))
+
+    @property
+    def estimates_in_words(self) -> str:
+        """The same, and over how many draws of their noise figures are means."""
+        several = self.noise_draws > 1
+        return f"{self.estimates}, means over {self.noise_draws} draws" if several else self.estimates
 
     @property
     def is_weak(self) -> bool:

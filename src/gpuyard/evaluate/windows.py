@@ -22,7 +22,9 @@ from gpuyard.evaluate.contenders import (
     heuristics,
     usual_heuristics,
     with_labels,
+    without_doubles,
 )
+from gpuyard.evaluate.noise import drawn_noise, mean_classes, mean_figures, mean_row
 from gpuyard.evaluate.setting import Setting, fingerprint_of, lower_is_better
 from gpuyard.held_out import (
     FIGURES,
@@ -109,6 +111,7 @@ def evaluate_windows(
         metric=config.metric,
         lower_is_better=lower_is_better(config.metric),
         left_out=len(workload) - len(windows[0].earlier or workload),
+        noise_draws=config.noise_draws,
     )
     job = _Evaluation(cluster, config, simulation, setting, windows, placement, progress)
     return job.run(given, lambda: cut(CHOSEN_IN[config.part], config.validation_windows))
@@ -163,6 +166,7 @@ def evaluate_draws(
         metric=config.metric,
         lower_is_better=lower_is_better(config.metric),
         left_out=sum(len(one.jobs) for one in drawn) - sum(len(one.jobs) for one in windows),
+        noise_draws=config.noise_draws,
     )
     job = _Evaluation(cluster, config, simulation, setting, windows, placement, progress)
     return job.run(
@@ -192,6 +196,7 @@ class _Evaluation:
         progress: Progress | None,
     ) -> None:
         self._cluster, self._config, self._simulation = cluster, config, simulation
+        self._noises = drawn_noise(simulation, config.noise_draws)
         self._setting, self._windows, self._placement = setting, windows, placement
         self._progress = progress or (lambda stage, done, total: None)
         self._threads = config.threads or all_processors()
@@ -245,12 +250,9 @@ class _Evaluation:
         """Metrics of each policy of the family on every window, by policy and metric."""
         specs = [one.policy for one in family if isinstance(one.policy, PolicySpec)]
         if self._config.metric in FIGURES and not any(spec.is_optimised for spec in specs):
-            prepared = WindowSet(windows, self._cluster, self._simulation, self._placement)
-            total = len(windows)
-            found = prepared.run(
-                specs, threads=self._threads, progress=lambda done: self._progress(stage, done, total)
+            return mean_figures(
+                [self._native_figures(windows, specs, stage, number) for number in range(len(self._noises))]
             )
-            return {spec.name: dict(figures) for spec, figures in zip(specs, found, strict=True)}
         runs = self._run_all([(one, window) for one in family for window in windows], stage, keep=False)
         rows = [outcome.row for outcome in runs]
         names = (*FIGURES, self._config.metric)
@@ -261,6 +263,17 @@ class _Evaluation:
             }
             for spec in specs
         }
+
+    def _native_figures(
+        self, windows: Sequence[HeldOutWindow], specs: Sequence[PolicySpec], stage: str, noise: int
+    ) -> dict[str, dict[str, Any]]:
+        """The same under one draw of the noise, many policies at once."""
+        prepared = WindowSet(windows, self._cluster, self._noises[noise], self._placement)
+        before, total = noise * len(windows), len(self._noises) * len(windows)
+        found = prepared.run(
+            specs, threads=self._threads, progress=lambda done: self._progress(stage, before + done, total)
+        )
+        return {spec.name: dict(figures) for spec, figures in zip(specs, found, strict=True)}
 
     def _ranked(self, figures: dict[str, dict[str, Any]]) -> list[str]:
         """Policies from the best mean of the metric over windows to the worst, without those of unknown."""
@@ -318,17 +331,18 @@ class _Evaluation:
 
         def run(task: tuple[Contender, HeldOutWindow]) -> _Outcome:
             one, window = task
-            result = self._simulate(one, window)
-            row = frames.window_row(one.name, window.name, result.metrics())
+            results = [self._simulate(one, window, noise) for noise in self._noises]
+            row = mean_row([frames.window_row(one.name, window.name, each.metrics()) for each in results])
             if not keep:
                 return _Outcome(row, pl.DataFrame(), None, None)
-            classes = frames.class_frame(one.name, window.name, result, labels[window.name])
-            jobs = frames.with_names(one.name, window.name, frames.job_frame(result))
+            known = labels[window.name]
+            classes = [frames.class_frame(one.name, window.name, each, known) for each in results]
+            jobs = frames.with_names(one.name, window.name, frames.job_frame(results[0]))
             return _Outcome(
                 row,
-                classes,
+                mean_classes(classes),
                 jobs if window.name in kept else None,
-                result.table() if window.name == first else None,
+                results[0].table() if window.name == first else None,
             )
 
         outcomes = []
@@ -338,12 +352,12 @@ class _Evaluation:
                 self._progress(stage, len(outcomes), len(tasks))
         return outcomes
 
-    def _simulate(self, one: Contender, window: HeldOutWindow) -> SimulationResult:
+    def _simulate(self, one: Contender, window: HeldOutWindow, noise: SimulationConfig) -> SimulationResult:
         policy = one.policy
         order = policy.order if isinstance(policy, PolicySpec) else policy.base.order
         looks_back = self._simulation.estimates == "history" or order == "qssf"
         history = window.history() if looks_back else None
-        return simulate(window.jobs, self._cluster, policy, self._simulation, history=history)
+        return simulate(window.jobs, self._cluster, policy, noise, history=history)
 
     def _kept_windows(self, policies: int) -> set[int]:
         """Windows of which jobs are kept: all, or as many as the table has room for, evenly spaced."""
@@ -390,11 +404,3 @@ class _Evaluation:
             jobs=pl.concat(jobs) if jobs else None,
             schedules=schedules,
         )
-
-
-def without_doubles(contenders: Iterable[Contender]) -> list[Contender]:
-    """The first of each name."""
-    found: dict[str, Contender] = {}
-    for one in contenders:
-        found.setdefault(one.name, one)
-    return list(found.values())

@@ -55,6 +55,7 @@ def summary(comparison: Comparison) -> str:
     return "\n".join(
         [
             *(_nothing_to_choose(comparison) or answer),
+            *_noise(comparison),
             *_what_was_seen(comparison),
             *_left_out(comparison),
             *unfinished_in_words(comparison),
@@ -274,6 +275,11 @@ def _what_was_seen(comparison: Comparison) -> list[str]:
     ]
 
 
+def _noise(comparison: Comparison) -> list[str]:
+    draws = comparison.setting.noise_draws
+    return [f"Figures of a window are means over {draws} draws of the estimates' noise."] if draws > 1 else []
+
+
 def _left_out(comparison: Comparison) -> list[str]:
     count = comparison.setting.left_out
     return [f"Left out, as they can never run on the cluster: {plural(count, 'job')}."] if count else []
@@ -315,6 +321,11 @@ def _label(comparison: Comparison, name: str) -> str:
     return comparison.policy(name).label
 
 
+def _class_words(loser: Loser) -> str:
+    words = CLASS_WORDS[loser.by].format(loser.name or "(none)")
+    return words.removesuffix("s") if (loser.by, loser.name) == ("gpus", "1") else words
+
+
 def _losers(comparison: Comparison, policy: str) -> str:
     label, other = _label(comparison, policy), _label(comparison, comparison.reference or policy)
     if len(comparison.setting.windows) < 2:
@@ -324,7 +335,7 @@ def _losers(comparison: Comparison, policy: str) -> str:
         return f"{label}: no class of jobs is clearly worse off than under {other}."
     worst = _worst_of_each_class(losers)
     parts = [
-        f"{CLASS_WORDS[one.by].format(one.name or '(none)')} ({metric_label(one.metric)} "
+        f"{_class_words(one)} ({metric_label(one.metric)} "
         f"{metric_text(one.metric, one.difference.own)} against "
         f"{metric_text(one.metric, one.difference.other)}, {change(one.difference.ratio)})"
         for one in worst[:MOST_LOSERS]

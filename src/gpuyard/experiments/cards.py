@@ -112,6 +112,8 @@ class Repetition(_Table):
     part: str
     transfer: bool
     """Whether the model may run with other information, or elsewhere, than it was trained with."""
+    noise_draws: int = 1
+    """Of noisy estimates."""
     environment: Mapping[str, Any] | None
     """Of episodes: the table of settings."""
     first: int

@@ -100,7 +100,7 @@ def where_text(comparison: Comparison) -> str:
         "draws": f"{count:,} fresh draws of {workload}, {jobs} each",
         "episodes": f"{count:,} episodes of {workload}, {jobs} each",
     }
-    text = f"{places[setting.kind]}; estimates: {setting.estimates}."
+    text = f"{places[setting.kind]}; estimates: {setting.estimates_in_words}."
     if setting.block > 1:
         text += f" Windows overlap and are resampled in blocks of {usable_block(setting.block, count)}."
     if setting.is_weak and setting.block > 1:

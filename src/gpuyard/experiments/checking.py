@@ -166,6 +166,7 @@ def _repeated(card: Card, model: Path, here: Path, traces: Path | None) -> Compa
         "usual": False,
         "transfer": told.transfer,
         "keep_jobs": False,
+        "noise_draws": told.noise_draws,
     }
     cluster, simulation = (
         Cluster.model_validate(told.cluster),

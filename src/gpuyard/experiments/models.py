@@ -190,6 +190,7 @@ def _repetition(experiment: Experiment, evaluation: str, comparison: Comparison)
         simulation=setting.information,
         part=setting.part,
         transfer="--transfer" in arguments,
+        noise_draws=setting.noise_draws,
         environment=environment,
         first=setting.windows[0],
         last=setting.windows[-1],

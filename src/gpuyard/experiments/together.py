@@ -31,7 +31,7 @@ def together(parts: Sequence[Part]) -> Comparison:
     first = parts[0][0].setting
     for comparison, _ in parts:
         setting = comparison.setting
-        for name in ("metric", "kind", "cluster", "information", "jobs_per_window"):
+        for name in ("metric", "kind", "cluster", "information", "noise_draws", "jobs_per_window"):
             mine, theirs = getattr(first, name), getattr(setting, name)
             if mine != theirs:
                 raise InputError(

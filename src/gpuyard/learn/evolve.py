@@ -32,7 +32,7 @@ MOST_WEIGHTS = 2000
 LOOK_STEPS, LOOK_ENVS = 200, 16
 """Of how many steps and environments the spread of columns is taken."""
 LONG_LOOK_STEPS = 1000
-"""The same where the middle of columns of the state matters, too, which changes in the course of an episode."""
+"""The same where the middle of columns matters too, which moves in the course of an episode."""
 MOVED_BY_STATE = {"score.weight": "score_state.weight", "gate_jobs.weight": "gate_state.weight"}
 
 

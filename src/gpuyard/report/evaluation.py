@@ -33,6 +33,7 @@ _SAME = {
     "fingerprint": "workloads",
     "cluster": "clusters",
     "information": "information",
+    "noise_draws": "draws of noise",
     "part": "parts of the workload",
     "windows": "windows",
     "jobs_per_window": "windows",
@@ -150,6 +151,8 @@ def _facts(
     facts = setting_facts(setting.workload, setting.jobs, cluster, setting.information, directories)
     if not setting.jobs:
         facts["jobs"] = "drawn anew"
+    if setting.noise_draws > 1:
+        facts["noise of estimates"] = f"means over {setting.noise_draws} draws"
     if setting.left_out:
         facts["left out"] = f"{plural(setting.left_out, 'job')} that can never run on the cluster"
     block = usable_block(setting.block, len(setting.windows))
