@@ -65,7 +65,7 @@ def test_shipped_models_have_names(shipped: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(model_file, "SHIPPED_IN", shipped)
     assert find_policy("model:by-windows").name == "model:by-windows"
-    with pytest.raises(InputError, match="there are: model:by-draws, model:by-episodes, model:by-windows"):
+    with pytest.raises(InputError, match="known: by-draws, by-episodes, by-windows"):
         find_policy("model:nonsense")
 
 

@@ -172,7 +172,7 @@ def test_a_run_directory_means_its_best_model_else_its_last(tmp_path: Path) -> N
 
 
 def test_an_unknown_name_of_a_model_says_which_there_are() -> None:
-    with pytest.raises(InputError, match=r"model:nonsense: no such model comes with gpuyard; there are: "):
+    with pytest.raises(InputError, match=r"model:nonsense: no such model comes with gpuyard; known: "):
         find_model("model:nonsense")
 
 

@@ -23,6 +23,7 @@ from gpuyard.network.config import NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import check_tensors
 from gpuyard.policies.named import SHIPPED
+from gpuyard.registry import suggest
 from gpuyard.run_files import BEST, FOLDER, LAST, MODELS
 
 FORMAT = 1
@@ -178,8 +179,8 @@ def shipped_models() -> tuple[str, ...]:
 def _shipped(name: str) -> Path:
     known = shipped_models()
     if name not in known:
-        there = ", ".join(SHIPPED + other for other in known) or "none"
-        raise InputError(f"{SHIPPED}{name}: no such model comes with gpuyard; there are: {there}")
+        close = suggest(name, dict.fromkeys(known))
+        raise InputError(f"{SHIPPED}{name}: no such model comes with gpuyard{close}")
     return SHIPPED_IN / f"{name}{SUFFIX}"
 
 
