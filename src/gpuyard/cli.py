@@ -308,10 +308,10 @@ def _check_cluster(text: str | None, workload: str) -> None:
 
 
 def _check_out(directory: Path) -> None:
-    from gpuyard.files import check_directory
+    from gpuyard.comparison import check_free
 
     try:
-        check_directory(directory)
+        check_free(directory)
     except InputError as error:
         raise InputError(f"--out {error}") from None
 

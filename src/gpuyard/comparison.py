@@ -12,7 +12,7 @@ import gpuyard
 from gpuyard.cluster import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
-from gpuyard.files import atomic_write
+from gpuyard.files import atomic_write, check_directory
 from gpuyard.metrics import Price, Value, compute_metrics
 from gpuyard.policies.named import ReplayingPolicy, find_policy
 from gpuyard.policies.support import check_supported
@@ -24,6 +24,8 @@ from gpuyard.workload import Workload
 from gpuyard.workload.importing import ImportReport
 
 BREAKDOWNS = ("priority", "group", "gpus")
+EVALUATION = "evaluation.json"
+"""What ``gpuyard evaluate --out`` writes: a directory that has it is not one of simulations."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,20 @@ def policy_document(source: str, run: PolicyRun) -> dict[str, Any]:
         "metrics": run.metrics,
         "breakdowns": breakdowns,
     }
+
+
+def check_free(directory: Path) -> None:
+    """Refuse a directory that results cannot be written to, or that holds an evaluation.
+
+    Raises:
+        InputError: naming it, the reason and what to do.
+    """
+    check_directory(directory)
+    if (directory / EVALUATION).is_file():
+        raise InputError(
+            f"{directory}: holds an evaluation, and a report could not tell the two apart; give another "
+            "directory"
+        )
 
 
 def make_directory(path: Path) -> None:

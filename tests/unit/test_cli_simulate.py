@@ -157,6 +157,13 @@ def test_a_file_in_the_way_of_the_directory_is_refused_before_simulating(run: Ru
     assert (tmp_path / "taken").read_text() == "mine"
 
 
+def test_the_directory_of_an_evaluation_is_refused_before_simulating(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "evaluation.json").write_text("{}")
+    refusal = run("simulate", "demo", "--out", tmp_path)
+    assert_refused(*refusal, [f"--out {tmp_path}", "holds an evaluation", "give another directory"])
+    assert [path.name for path in tmp_path.iterdir()] == ["evaluation.json"]
+
+
 def test_a_price_of_energy_gives_its_cost(run: Run, tmp_path: Path) -> None:
     arguments = ["simulate", "demo", "--cluster", "64x8:v100", "--energy-price", "0.25"]
     _, out, _ = run(*arguments, "--out", tmp_path, "--json")

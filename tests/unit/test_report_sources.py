@@ -164,6 +164,13 @@ def test_an_evaluation_and_a_simulation_are_not_mixed(simulation: Path, evaluati
     refused(evaluation, simulation, match="intervals and single runs")
 
 
+def test_an_evaluation_and_a_simulation_in_the_same_directory_are_refused(
+    copied: Path, evaluation: Path
+) -> None:
+    shutil.copytree(evaluation, copied, dirs_exist_ok=True)
+    refused(copied, match=r"holds an evaluation \(evaluation.json\) and a simulation \(results.json\)")
+
+
 def test_an_evaluation_of_another_format_is_refused(evaluation: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(evaluation, tmp_path / "copy"))
     document = json.loads((copy / "evaluation.json").read_text())

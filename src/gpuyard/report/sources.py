@@ -79,6 +79,11 @@ def _kinds(path: Path) -> set[str]:
         found.add(PROGRESS)
     if not found:
         raise InputError(f"{path}: holds no results (neither {EVALUATION} nor {RESULTS}); {EXPECTED}")
+    if {EVALUATION, RESULTS} <= found:
+        raise InputError(
+            f"{path}: holds an evaluation ({EVALUATION}) and a simulation ({RESULTS}), of which a report can "
+            "show one; move the files of the other elsewhere, or write each into a directory of its own"
+        )
     return found
 
 
