@@ -307,3 +307,40 @@ def test_the_command_says_what_it_kept_and_what_it_could_not(
         "kept": ["kept"],
         "missing": ["missing"],
     }
+
+
+# --- Marks ---
+
+
+def test_rows_of_recipes_that_were_changed_after_their_test_are_marked_also_if_kept(
+    three: list[Experiment], tmp_path: Path
+) -> None:
+    out, readme = tmp_path / "docs" / "results.md", tmp_path / "docs" / "README.md"
+    out.parent.mkdir()
+    readme.write_text(f"{headlines.BEGIN}\n{headlines.END}\n", encoding="utf-8")
+    write_page(three, out, readme)
+    assert "§ |" not in readme.read_text(encoding="utf-8")
+    forget(*three)
+    marked = [other(one, changed_after_test=one.name == "first") for one in three]
+    write_page(marked, out, readme)
+    assert "| One time § |" in readme.read_text(encoding="utf-8")
+    rows = [line for line in out.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    assert {("(#experiment-first)" in line) for line in rows if " § | " in line} == {True}
+    assert sum(" § | " in line for line in rows) == sum("(#experiment-first)" in line for line in rows)
+
+
+@pytest.mark.parametrize(("disjoint", "mark"), [(4.2, " ◇"), (12.0, "")])
+def test_weak_intervals_are_marked_in_the_overview_and_the_readme(
+    finished: Experiment, tmp_path: Path, disjoint: float, mark: str
+) -> None:
+    one = with_gains(finished, tmp_path / "results" / "one")
+    comparison = Comparison.read(one.here / "test")
+    shutil.rmtree(one.here / "test")
+    replace(comparison, setting=replace(comparison.setting, disjoint=disjoint)).write(one.here / "test")
+    out, readme = tmp_path / "docs" / "results.md", tmp_path / "docs" / "README.md"
+    out.parent.mkdir()
+    readme.write_text(f"{headlines.BEGIN}\n{headlines.END}\n", encoding="utf-8")
+    write_page([one], out, readme)
+    headline = next(line for line in readme.read_text(encoding="utf-8").splitlines() if "One time" in line)
+    assert f"]{mark}" in headline
+    assert (" ◇" in headline) == bool(mark)

@@ -15,6 +15,8 @@ from gpuyard.report.words import percent
 MOST_JCT = 0.02
 """By how much a mean completion time may rise for the sake of another metric."""
 LONGER = "‡"
+WEAK = "◇"
+"""Behind differences whose intervals are weak."""
 
 
 def result_table(comparison: Comparison, rows: Sequence[Standing]) -> list[str]:
@@ -83,6 +85,12 @@ def jct_text(found: Difference | None) -> str:
     """The same of completion times, marked where it is clearly more than a gain may cost."""
     longer = found is not None and found.low > MOST_JCT
     return f"{difference_text(found)} {LONGER}" if longer else difference_text(found)
+
+
+def apart_text(comparison: Comparison, found: Difference | None) -> str:
+    """A difference, with a mark where its interval is weak."""
+    mark = f" {WEAK}" if comparison.setting.is_weak and len(comparison.setting.windows) > 1 else ""
+    return f"{difference_text(found)}{mark}"
 
 
 def wait_text(seconds: float | None) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gpuyard.errors import InputError
 from gpuyard.evaluate.setting import UNFINISHED
-from gpuyard.experiments.cells import cell, code, difference_text, jct_text
+from gpuyard.experiments.cells import apart_text, cell, code, jct_text
 from gpuyard.experiments.shown import IN_HINDSIGHT, Shown
 from gpuyard.files import atomic_write
 from gpuyard.quantities import metric_text
@@ -44,7 +44,7 @@ def headline_row(shown: Shown) -> str | None:
     if not shown.table.headline or best is None or comparison is None:
         return None
     metric = comparison.setting.metric
-    difference = difference_text(best.difference)
+    difference = apart_text(comparison, best.difference)
     tie = best.difference is not None and best.difference.verdict == "tie"
     cells = [
         cell(shown.table.headline),

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from gpuyard.experiments.cells import (
     LONGER,
     MOST_JCT,
+    WEAK,
+    apart_text,
     cell,
     code,
-    difference_text,
     jct_text,
     verdict_text,
     wait_text,
@@ -24,6 +25,9 @@ COLUMNS = (
     *("experiment", "metric", "reference", "learned", "difference [95 %]", "verdict", "JCT [95 %]"),
     *("mean wait", "p99 wait", "max wait"),
 )
+
+SEEN = "§"
+"""Beside experiments whose recipes were changed after their test had been seen."""
 
 
 def record_of(experiment: Experiment, tables: Sequence[Shown]) -> Record:
@@ -59,7 +63,7 @@ def overview(accounts: Sequence[Account], picture: str) -> str:
         f"|{'---|' * (len(COLUMNS) + 1)}",
     ]
     for one in accounts:
-        lines += [row.overview for row in one.record.rows]
+        lines += [marked(row.overview, 1, one) for row in one.record.rows]
         if one.record.state:
             letter, link = one.experiment.recipe.letter, link_to(one.experiment)
             lines.append(f"| {letter} | {link} | {one.record.state} |{' |' * (len(COLUMNS) - 2)}")
@@ -69,11 +73,31 @@ def overview(accounts: Sequence[Account], picture: str) -> str:
         "Waits are means over windows: the learned policy's, and in brackets the reference's.",
         f"{LONGER}: all of the interval of the mean JCT lies above +{100 * MOST_JCT:g} %. Where that sign is "
         "not, the limit may have been kept; that it was is shown only where the upper end is below it, too.",
+        f"{WEAK}: the windows amount to fewer than five side by side, and the interval is weak.",
+        f'{SEEN}: steps were changed after figures of the test had been seen; "What did not work" says how.',
         "",
     ]
     if any(one.record.rows for one in accounts):
         lines += [f"![Gains over the reference, with intervals]({picture})", ""]
     return "\n".join(lines)
+
+
+def marked(row: str, column: int, account: Account) -> str:
+    """A row of a table with a mark in one of its cells if its recipe was changed after the test was seen."""
+    if not account.experiment.recipe.changed_after_test:
+        return row
+    cells = row.split(" | ")
+    return " | ".join([*cells[:column], f"{cells[column]} {SEEN}", *cells[column + 1 :]])
+
+
+def headlines_of(accounts: Sequence[Account]) -> list[str]:
+    """The rows of the README's table."""
+    return [
+        marked(row.headline, 0, one)
+        for one in accounts
+        for row in one.record.rows
+        if row.headline is not None
+    ]
 
 
 def gains_of(rows: Sequence[Row]) -> list[Gain]:
@@ -99,7 +123,7 @@ def _overview_row(shown: Shown, *, several: bool) -> str:
         metric_label(metric),
         "-" if reference is None else f"{code(reference.label)} {metric_text(metric, reference.value)}",
         f"{code(best.label)}{mark} {metric_text(metric, best.value)}",
-        difference_text(best.difference),
+        apart_text(shown.comparison, best.difference),
         verdict_text(best),
         jct_text(best.jct),
         *(

@@ -18,7 +18,7 @@ from gpuyard.experiments.cells import (
 )
 from gpuyard.experiments.curves import curve_panels
 from gpuyard.experiments.headlines import write_headlines
-from gpuyard.experiments.overview import gains_of, link_to, overview, record_of
+from gpuyard.experiments.overview import gains_of, headlines_of, link_to, overview, record_of
 from gpuyard.experiments.pictures import curves_picture, gains_picture
 from gpuyard.experiments.published import DID_NOT_WORK, Account, Published, Record, anchor_line, what_it_says
 from gpuyard.experiments.recipe import TRACES, Together, commands_of
@@ -113,7 +113,7 @@ def write_page(experiments: Sequence[Experiment], out: Path, readme: Path | None
     parts = [_opening(), overview(accounts, picture), *(one.section for one in accounts)]
     _write(out, "\n".join([*parts, _what_did_not_work(ordered)]))
     if readme is not None:
-        write_headlines([row.headline for row in rows if row.headline is not None], readme)
+        write_headlines(headlines_of(accounts), readme)
     return Written(
         whole=tuple(one.experiment.name for one in accounts if one.is_whole),
         kept=tuple(kept),

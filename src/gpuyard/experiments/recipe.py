@@ -119,6 +119,8 @@ class Recipe(_Table):
     """What the figures say, written after looking at them."""
     did_not_work: str = ""
     """What was tried and did not help."""
+    changed_after_test: bool = False
+    """Whether steps were changed when figures of the test had been seen; its rows are marked."""
     step: Annotated[tuple[Step, ...], Field(min_length=1)]
     table: tuple[Table, ...] = ()
     together: tuple[Together, ...] = ()
