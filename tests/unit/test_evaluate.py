@@ -168,10 +168,12 @@ def test_heuristics_can_be_chosen_by_any_metric_that_has_a_direction() -> None:
 
 
 def test_placements_may_differ_if_that_is_asked() -> None:
-    policies = ["saf", "saf/spread", "saf/tier"]
+    policies = ["wspt", "saf/spread", "saf/tier"]
     found = compare(policies, some_jobs(), CLUSTER, against="sjf/spread", any_placement=True, **SMALL)
     given = [entry for entry in found.policies if entry.role == "given"]
-    assert [entry.name for entry in given] == ["saf+strict/spread", "saf+strict/tier"]  # saf is as the first
+    names = ["wspt+strict/spread", "saf+strict/spread", "saf+strict/tier"]  # wspt is as the first
+    assert [entry.name for entry in given] == names
+    assert "All policies place jobs by" not in found.summary()
     assert found.reference == "sjf+strict/spread"
     assert len({entry.label for entry in found.shown}) == len(found.shown)
 
@@ -208,6 +210,13 @@ def test_names_without_a_placement_take_that_of_the_others(tmp_path: Path) -> No
     model = written(tmp_path, like_its_base(base_policy="sjf+easy/spread"))
     found = compare([model, "saf+strict"], some_jobs(), CLUSTER, against="sjf+easy", **SMALL)
     assert {entry.placement for entry in found.policies} == {"spread"}
+    assert "All policies place jobs by spread." in found.summary()
+
+
+def test_a_policy_given_twice_is_compared_once() -> None:
+    found = compare(["saf", "saf+strict/consolidate"], some_jobs(), CLUSTER, against="sjf", **SMALL)
+    assert [entry.name for entry in found.policies if entry.role == "given"] == ["saf+strict/consolidate"]
+    assert "All policies place jobs by" not in found.summary()
 
 
 def test_jobs_without_users_and_groups_have_none_in_the_table() -> None:
@@ -236,6 +245,12 @@ def test_many_jobs_are_kept_of_some_windows_only(monkeypatch: pytest.MonkeyPatch
         (["sjff"], {}, "unknown order"),
         (["sjf/spread", "saf/consolidate"], {}, "same placement"),
         (["sjf/spread"], {"placement": "consolidate"}, "same placement"),
+        (["sjf", "sjf/spread"], {}, r"sjf and sjf/spread would both be sjf\+strict/spread.*--any-placement"),
+        (
+            ["sjf", "sjf/spread"],
+            {"any_placement": True},
+            r"\(sjf\+strict/consolidate and sjf\+strict",
+        ),
         (["sjf"], {"metric": "mean_waits"}, "unknown metric"),
         (["sjf"], {"metric": "backfilled_jobs"}, "neither more nor less"),
         (["sjf"], {"metric": "energy_kwh"}, "is not known"),

@@ -46,7 +46,7 @@ def find_contenders(
 ) -> tuple[list[Contender], str]:
     """Policies by name, and the placement that all of them share.
 
-    Names of heuristics without a placement take that of the others.
+    Names of heuristics without a placement take that of the others. A policy given twice is there once.
 
     Args:
         policies: Names, run directories or model files.
@@ -54,9 +54,38 @@ def find_contenders(
         any_placement: They may state different ones; the first that is stated is for those that do not.
 
     Raises:
-        InputError: for a policy that is unknown or given twice, or if placements differ.
+        InputError: for a policy that is unknown, if placements differ, or if two policies would be the same
+            one because they share a placement.
     """
     found = [(one, find_policy(one) if isinstance(one, str) else one) for one in policies]
+    shared = _shared_placement(found, placement, any_placement=any_placement)
+    contenders: dict[str, Contender] = {}
+    as_given: dict[str, tuple[str, str]] = {}
+    for text, policy in found:
+        if not isinstance(policy, PolicySpec | LearnedPolicy):
+            raise InputError(f"policy {policy!r}: expected a policy's name, a run directory or a model file")
+        own = policy.name
+        if isinstance(policy, PolicySpec) and not (any_placement and _states_placement(text)):
+            policy = replace(policy, placement=shared)
+        given = text if isinstance(text, str) else own
+        first, before = as_given.setdefault(policy.name, (given, own))
+        if before != own:
+            raise InputError(
+                f"policies {first} and {given} would both be {policy.name}, as names without a placement "
+                "take that of the others; leave one of them out, or write both with their placements "
+                f"({before} and {own}) and add --any-placement"
+            )
+        contenders.setdefault(policy.name, contender_of(policy))
+    return with_labels(list(contenders.values())), shared
+
+
+def _shared_placement(
+    found: Iterable[tuple[str | PolicySpec | LearnedPolicy, object]],
+    placement: str | None,
+    *,
+    any_placement: bool,
+) -> str:
+    """The placement that policies state, or the first of them if they may differ."""
     stated: dict[str, str] = {} if placement is None else {placement: "asked for"}
     for text, policy in found:
         if isinstance(policy, LearnedPolicy):
@@ -70,17 +99,7 @@ def find_contenders(
             f"{of_second}; compare those with {first} and those with {second} apart, or all of "
             "them with --any-placement"
         )
-    shared = next(iter(stated), DEFAULT_PLACEMENT)
-    contenders: list[Contender] = []
-    for text, policy in found:
-        if isinstance(policy, PolicySpec):
-            if not (any_placement and _states_placement(text)):
-                policy = replace(policy, placement=shared)
-        elif not isinstance(policy, LearnedPolicy):
-            raise InputError(f"policy {policy!r}: expected a policy's name, a run directory or a model file")
-        if policy.name not in {contender.name for contender in contenders}:
-            contenders.append(contender_of(policy))
-    return with_labels(contenders), shared
+    return next(iter(stated), DEFAULT_PLACEMENT)
 
 
 def _states_placement(policy: str | PolicySpec | LearnedPolicy) -> bool:

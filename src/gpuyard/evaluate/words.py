@@ -8,6 +8,7 @@ import numpy as np
 from gpuyard.evaluate.bootstrap import Difference, usable_block
 from gpuyard.evaluate.comparison import TOLD_BESIDE, Comparison, Loser
 from gpuyard.evaluate.setting import UNFINISHED
+from gpuyard.policies.base import DEFAULT_PLACEMENT
 from gpuyard.quantities import metric_label, metric_text, number, plural
 
 MOST_LOSERS = 5
@@ -55,6 +56,7 @@ def summary(comparison: Comparison) -> str:
     return "\n".join(
         [
             *(_nothing_to_choose(comparison) or answer),
+            *_placement(comparison),
             *_noise(comparison),
             *_what_was_seen(comparison),
             *_left_out(comparison),
@@ -273,6 +275,14 @@ def _what_was_seen(comparison: Comparison) -> list[str]:
         f"Learned policies may have been trained or chosen on jobs of {part}: what holds on jobs that they "
         "have not seen is told by the test part alone."
     ]
+
+
+def _placement(comparison: Comparison) -> list[str]:
+    """Where jobs go, if that is the same for all and not what names of policies leave out."""
+    placements = {entry.placement for entry in comparison.shown}
+    if len(placements) != 1 or placements == {DEFAULT_PLACEMENT}:
+        return []
+    return [f"All policies place jobs by {placements.pop()}."]
 
 
 def _noise(comparison: Comparison) -> list[str]:
