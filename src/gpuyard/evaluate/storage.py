@@ -10,6 +10,7 @@ import gpuyard
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.setting import PolicyEntry, Setting
+from gpuyard.evaluate.stored_tables import check_tables
 from gpuyard.files import atomic_write, check_directory
 from gpuyard.quantities import json_text
 
@@ -83,8 +84,14 @@ def read_comparison(directory: Path) -> Comparison:
     """Read a directory.
 
     Raises:
-        InputError: if it is not there, is incomplete, or of another version.
+        InputError: if it is not there, is incomplete, damaged, or of another version.
     """
+    comparison = _read_files(directory)
+    check_tables(comparison, directory)
+    return comparison
+
+
+def _read_files(directory: Path) -> Comparison:
     path = directory / DOCUMENT
     document = _read_document(path)
     try:
