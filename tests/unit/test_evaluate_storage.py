@@ -104,7 +104,7 @@ DAMAGE: dict[str, tuple[str, Callable[[pl.DataFrame], pl.DataFrame], str]] = {
     "there is another policy": (
         "windows",
         lambda table: table.with_columns(policy=pl.lit("fifo")),
-        "has the policy fifo, which evaluation.json does not name",
+        "has 0 windows and evaluation.json 3",
     ),
     "columns come in another order": (
         "windows",

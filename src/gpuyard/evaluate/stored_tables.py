@@ -25,7 +25,7 @@ def check_tables(comparison: Comparison, directory: Path) -> None:
         InputError: naming the file and what is wrong.
     """
     known = {entry.name for entry in comparison.policies}
-    for name in (comparison.reference, comparison.hindsight, *comparison.schedules):
+    for name in (comparison.reference, comparison.hindsight):
         if name is not None and name not in known:
             raise _damaged(directory / "evaluation.json", f"it names the policy {name} without an entry")
     windows, classes, jobs = (directory / f"{name}.parquet" for name in ("windows", "classes", "jobs"))
@@ -35,10 +35,10 @@ def check_tables(comparison: Comparison, directory: Path) -> None:
     _check_numbers(windows, comparison.windows, comparison.windows.columns[2:])
     _check_rows(windows, comparison)
     _check_columns(classes, comparison.classes, tuple(CLASS_SCHEMA))
-    _check_names(classes, comparison.classes, comparison)
+    _check_windows(classes, comparison.classes, comparison)
     if comparison.jobs is not None:
         _check_columns(jobs, comparison.jobs, _JOB_COLUMNS)
-        _check_names(jobs, comparison.jobs, comparison)
+        _check_windows(jobs, comparison.jobs, comparison)
 
 
 def _damaged(path: Path, what: str) -> InputError:
@@ -63,11 +63,10 @@ def _check_numbers(path: Path, table: pl.DataFrame, names: list[str]) -> None:
 
 
 def _check_rows(path: Path, comparison: Comparison) -> None:
-    """Every policy has a row for each window of the setting, in that order, and no other policy has any."""
+    """Every policy has a row for each window of the setting, in that order."""
     expected = list(comparison.setting.windows)
     rows = comparison.windows.group_by("policy", maintain_order=True).agg("window")
     found = dict(zip(rows["policy"].to_list(), rows["window"].to_list(), strict=True))
-    _check_names(path, comparison.windows, comparison)
     for entry in comparison.policies:
         own = found.get(entry.name, [])
         if len(own) != len(expected):
@@ -78,12 +77,8 @@ def _check_rows(path: Path, comparison: Comparison) -> None:
             raise _damaged(path, f"policy {entry.name} has other windows than evaluation.json")
 
 
-def _check_names(path: Path, table: pl.DataFrame, comparison: Comparison) -> None:
-    known = {entry.name for entry in comparison.policies}
-    for policy in table["policy"].unique().to_list():
-        if policy not in known:
-            raise _damaged(path, f"it has the policy {policy}, which evaluation.json does not name")
-    windows = set(comparison.setting.windows)
+def _check_windows(path: Path, table: pl.DataFrame, comparison: Comparison) -> None:
+    known = set(comparison.setting.windows)
     for window in table["window"].unique().to_list():
-        if window not in windows:
+        if window not in known:
             raise _damaged(path, f"it has the window {window}, which evaluation.json does not name")
