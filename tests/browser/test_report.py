@@ -74,7 +74,7 @@ def test_the_first_screen_says_which_is_best_by_how_much_and_how_sure(
     page = open_page(evaluation_page)
     answer = page.locator("#answer-title")
     assert answer.bounding_box()["y"] < 400
-    best = page.locator("#policies tr.best th").inner_text().split()[0].replace("\u200b", "")
+    best = page.locator("#policies tr.subject th").inner_text().split()[0].replace("\u200b", "")
     assert best in answer.inner_text()
     assert "interval" in page.locator(".sure").inner_text()
     figures = page.locator(".tiles").inner_text()

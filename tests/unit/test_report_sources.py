@@ -1,6 +1,7 @@
 """Which results make a report, and which are refused, and why."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from gpuyard.cli import main
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.report import write_report
+from gpuyard.report.document import page
 from gpuyard.report.sources import read_sources
 from report_cases import compared, jobs_with_names, simulated
 from sample_runs import write_run
@@ -86,10 +88,67 @@ def test_a_single_window_with_the_same_values_has_no_best() -> None:
     assert any("did the same" in line for line in report.answer.words)
 
 
+def test_a_policy_that_is_behind_in_nearly_all_windows_is_not_named_among_the_best() -> None:
+    base = np.full(40, 4.0)
+    wild = np.where(np.arange(40) < 20, 2.2, 300.0 * (np.arange(40) == 30) + 2.1)
+    slow = comparison_of({"base": base.tolist(), "good": [2.0] * 40, "wild": wild.tolist()})
+    assert slow.difference("wild", "good").verdict == "tie", "it is told apart, so this shows nothing"
+    report, _ = read_sources([slow])
+    assert report.answer.sentence.startswith("good is best: 50.0 % lower")
+    assert "wild" not in report.answer.sure
+    assert not any("a tie with the best" in line for line in report.answer.words)
+
+
+def test_the_answer_is_about_what_was_asked_for_and_hindsight_comes_second() -> None:
+    base = np.linspace(2, 4, 40)
+    values = {"base": base, "asked": 0.8 * base, "poor": 1.5 * base, "lucky": 0.6 * base}
+    found = comparison_of({name: column.tolist() for name, column in values.items()})
+    others = tuple(replace(one, role="usual") if one.name == "lucky" else one for one in found.policies)
+    found = replace(found, policies=others, hindsight="lucky")
+    report, _ = read_sources([found])
+    assert report.subject == "asked"
+    assert report.best == "lucky"
+    assert report.answer.sentence.startswith("asked is better: 20.0 % lower")
+    assert "lucky, picked in hindsight on these very windows, is better still: −25.0 %" in report.answer.sure
+    assert {one.name: one.role for one in report.standings} == {
+        **{"base": "reference", "asked": "given", "poor": "given", "lucky": "hindsight"}
+    }
+
+
+def test_a_policy_that_was_asked_for_and_is_worse_is_said_to_be_worse() -> None:
+    base = np.linspace(2, 4, 40)
+    report, _ = read_sources([comparison_of({"base": base.tolist(), "poor": (4 * base).tolist()})])
+    assert report.answer.sentence == (
+        "poor is worse: 4.0 times the mean bounded slowdown of base, the given reference."
+    )
+
+
+def test_without_a_policy_that_was_asked_for_the_answer_is_about_the_best() -> None:
+    base = np.linspace(2, 4, 40)
+    found = comparison_of({"base": base.tolist(), "good": (0.5 * base).tolist()})
+    found = replace(found, policies=tuple(replace(one, role="usual") for one in found.policies))
+    report, _ = read_sources([found])
+    assert report.answer.sentence.startswith("good is best")
+
+
 def test_few_windows_are_not_said_to_overlap() -> None:
     few = comparison_of({"base": [2.0, 3.0, 2.5], "good": [1.0, 1.1, 1.2]}, disjoint=3.0)
     report, _ = read_sources([few])
     assert "so few windows hardly tell" in report.answer.sure
+
+
+def test_weak_intervals_leave_the_answer_unclear_and_colour_nothing() -> None:
+    values = {"base": [2.0, 3.0, 2.5, 2.6], "good": [1.0, 1.1, 1.2, 1.1]}
+    sure, weak = (read_sources([comparison_of(values, disjoint=count)])[0] for count in (9.0, 3.0))
+    assert "Beyond chance" in sure.answer.sure
+    assert 'class="verdict better"' in page(sure, [])
+    assert weak.answer.sentence.startswith("It is unclear whether good is better: ")
+    assert "Beyond chance" not in weak.answer.sure
+    assert "The intervals are weak" in weak.answer.sure
+    text = page(weak, [])
+    assert "better, weak" in text
+    assert not re.search(r'class="[^"]*\b(better|worse)\b', text)
+    assert '"verdict":"weak"' in text
 
 
 def test_a_single_window_claims_no_interval() -> None:

@@ -69,17 +69,24 @@ def page(report: Report, runs: Sequence[Run]) -> str:
         ],
         "training": list(training_charts(runs)),
     }
-    gantt = gantt_data(report, list(palette.colours))
+    gantt = gantt_data(report, _subject_first(report, palette))
     sections = _sections(report, palette, charts, gantt is not None)
-    body = [layout.answer_section(report.answer, layout.figure(answer_chart)), *sections.values()]
+    body = [
+        layout.answer_section(report.answer, layout.figure(answer_chart), weak=report.weak),
+        *sections.values(),
+    ]
     every = [answer_chart, *(chart for some in charts.values() for chart in some)]
     data = {
         "charts": {chart["id"]: chart for chart in every if chart is not None},
         "gantt": gantt[0] if gantt else None,
-        "best": report.best,
     }
     links = "".join(f'<a href="#{key}">{_SECTIONS[key]}</a>' for key, html in sections.items() if html)
     return _assembled(report, links, "\n".join(filter(None, body)), data, gantt[1] if gantt else {})
+
+
+def _subject_first(report: Report, palette: Palette) -> list[str]:
+    """Policies of charts, in the order in which they are offered where one shows at a time."""
+    return sorted(palette.colours, key=lambda name: name != report.subject)
 
 
 def _sections(

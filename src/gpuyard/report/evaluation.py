@@ -11,17 +11,16 @@ import polars as pl
 from gpuyard.cluster import Cluster
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import usable_block
-from gpuyard.evaluate.words import tied_with, where_chosen
 from gpuyard.quantities import plural
+from gpuyard.report.answer import answer_of_windows, change_of, chosen_pair, is_weak, reference_text
 from gpuyard.report.classes import MEASURES, losses_without_intervals
 from gpuyard.report.facts import information_text, read_cluster, setting_facts
-from gpuyard.report.model import Answer, Change, Loss, Report, Standing
+from gpuyard.report.model import Change, Loss, Report, Standing
 from gpuyard.report.simulation import check_schedule
-from gpuyard.report.words import answer_of_windows
 
 if TYPE_CHECKING:
     from gpuyard.evaluate.comparison import Comparison
-    from gpuyard.evaluate.setting import Setting
+    from gpuyard.evaluate.setting import PolicyEntry
 
 EVALUATION = "evaluation.json"
 TOLD = (
@@ -108,9 +107,7 @@ def evaluation_report(comparison: "Comparison", directories: Sequence[str]) -> R
     standings = _standings(comparison)
     if not standings:
         raise InputError(f"{', '.join(directories) or 'the comparison'}: holds no results")
-    best, reference = standings[0], comparison.reference
-    other = reference if reference not in (None, best.name) else None
-    against = other or (standings[1].name if len(standings) > 1 else best.name)
+    subject, other = chosen_pair(comparison, standings)
     where = directories[0] if directories else "the comparison"
     cluster = read_cluster(setting.cluster, where) if setting.cluster else None
     count = len(setting.windows)
@@ -120,23 +117,25 @@ def evaluation_report(comparison: "Comparison", directories: Sequence[str]) -> R
         name: check_schedule(frame, f"schedule of {name}") for name, frame in comparison.schedules.items()
     }
     classes = _classes(comparison)
-    losses, losses_text = _losses(comparison, classes, best, _find(standings, against))
+    losses, losses_text = _losses(comparison, classes, subject, other)
     return Report(
         title=f"{setting.workload}: {plural(len(standings), 'policy')} compared",
         subtitle=f"{told} {on}{information_text(setting.information)}",
-        answer=_answer(comparison, standings, against),
+        answer=answer_of_windows(comparison, standings, subject, other),
         metric=setting.metric,
         lower_is_better=setting.lower_is_better,
         standings=standings,
-        best=best.name,
-        reference=reference,
-        reference_text=_reference_text(comparison),
+        best=standings[0].name,
+        subject=subject.name,
+        reference=comparison.reference,
+        reference_text=reference_text(comparison),
         outcomes=_outcomes(comparison, schedules),
         schedules=schedules,
         cluster=cluster,
         classes=classes,
         losses=losses,
         losses_text=losses_text,
+        weak=is_weak(setting),
         windows=_window_values(comparison, standings),
         part_text="The first window of the comparison." if count > 1 else "",
         facts=_facts(comparison, cluster, told, directories),
@@ -185,8 +184,18 @@ def _standings(comparison: "Comparison") -> list[Standing]:
             if metric in values
         }
         entry = entries[name]
-        standings.append(Standing(name, entry.label, entry.kind, values, changes, entry.note))
+        told = (entry.label, entry.kind, values, changes, entry.note)
+        standings.append(Standing(name, *told, role=_role(comparison, entry)))
     return standings
+
+
+def _role(comparison: "Comparison", entry: "PolicyEntry") -> str:
+    """Why a policy is there; a usual one may also be the one that was best in hindsight."""
+    if entry.name == comparison.reference:
+        return "reference"
+    if entry.role == "usual" and entry.name == comparison.hindsight:
+        return "hindsight"
+    return entry.role
 
 
 def _means(windows: pl.DataFrame) -> dict[str, float]:
@@ -203,50 +212,6 @@ def _change(comparison: "Comparison", policy: str, metric: str) -> Change:
     if reference is None or not comparison.knows(reference, metric):
         return Change(None)
     return change_of(comparison.difference(policy, metric=metric))
-
-
-def change_of(difference: object) -> Change:
-    """A difference with its interval; of a single window there is none."""
-    ratio, low, high = (getattr(difference, name) for name in ("ratio", "low", "high"))
-    known = ratio if math.isfinite(ratio) else None
-    if not math.isfinite(low) or not math.isfinite(high):
-        return Change(known)
-    return Change(known, low, high, getattr(difference, "verdict"))  # noqa: B009  (of any kind of difference)
-
-
-def _answer(comparison: "Comparison", standings: Sequence[Standing], against: str) -> Answer:
-    best = standings[0]
-    other = _find(standings, against)
-    words = [line for line in comparison.summary().split("\n") if line.strip()]
-    if best is other:
-        sentence = f"{best.label} is the only policy here: there is nothing to compare it with."
-        return Answer(sentence, "", [], words)
-    change = change_of(comparison.difference(best.name, against=other.name))
-    what = _reference_text(comparison) if other.name == comparison.reference else "the next"
-    tied = [one.label for one in standings if one.name in tied_with(comparison, best.name)]
-    ties = [label for label in tied if label != other.label]
-    answer = answer_of_windows(best, other, change, comparison.setting.metric, what, words, ties)
-    return replace(answer, sure=answer.sure + _weakness(comparison.setting))
-
-
-def _weakness(setting: "Setting") -> str:
-    if len(setting.windows) < 2 or not setting.is_weak:
-        return ""
-    if setting.block > 1:
-        return " But the windows overlap so much that this interval is likely to be too narrow."
-    return " But so few windows hardly tell how windows differ: this interval is likely to be too narrow."
-
-
-def _reference_text(comparison: "Comparison") -> str:
-    if comparison.reference is None:
-        return ""
-    if comparison.chosen_on == "validation":
-        return f"the best fixed heuristic on {where_chosen(comparison)}"
-    return "the given reference"
-
-
-def _find(standings: Sequence[Standing], name: str) -> Standing:
-    return next((one for one in standings if one.name == name), standings[0])
 
 
 def _outcomes(comparison: "Comparison", schedules: Mapping[str, pl.DataFrame]) -> Mapping[str, pl.DataFrame]:
@@ -272,14 +237,14 @@ def _classes(comparison: "Comparison") -> pl.DataFrame:
 
 
 def _losses(
-    comparison: "Comparison", classes: pl.DataFrame, best: Standing, other: Standing
+    comparison: "Comparison", classes: pl.DataFrame, subject: Standing, other: Standing
 ) -> tuple[list[Loss], str]:
-    """Who fares worse under the best policy, the largest rise first, and what that means in words."""
-    if best is other:
+    """Who fares worse under the policy that the answer is about, and what that means in words."""
+    if subject is other:
         return [], ""
-    said = f"under {best.label} than under {other.label}"
+    said = f"under {subject.label} than under {other.label}"
     if len(comparison.setting.windows) < 2:
-        found = losses_without_intervals(classes, best.name, other.name)
+        found = losses_without_intervals(classes, subject.name, other.name)
         return found, f"{said}, in this one run (no intervals)"
     losses = [
         Loss(
@@ -291,10 +256,11 @@ def _losses(
             one.difference.other,
             change_of(one.difference),
         )
-        for one in comparison.who_loses(best.name, other.name)
+        for one in comparison.who_loses(subject.name, other.name)
     ]
     losses.sort(key=lambda loss: -(loss.change.ratio or 0.0))
-    return losses, f"{said}, by an interval that excludes zero"
+    weak = "; the intervals are weak" if is_weak(comparison.setting) else ""
+    return losses, f"{said}, by an interval that excludes zero{weak}"
 
 
 def _window_values(

@@ -44,11 +44,11 @@ class Palette:
 
     @classmethod
     def of(cls, report: Report) -> "Palette":
-        """The best policies, the reference among them."""
+        """The best policies, among them the reference and the one that the answer is about."""
         names = [one.name for one in report.standings]
-        chosen = names[:MOST_LINES]
-        if report.reference in names and report.reference not in chosen:
-            chosen[-1] = str(report.reference)
+        needed = {name for name in (report.subject, report.reference) if name in names}
+        others = [name for name in names if name not in needed][: MOST_LINES - len(needed)]
+        chosen = [name for name in names if name in needed or name in others]
         labels = {one.name: one.label for one in report.standings}
         return cls({name: number for number, name in enumerate(chosen, 1)}, labels)
 
@@ -80,14 +80,24 @@ def change_chart(report: Report, palette: Palette) -> Chart | None:
         change = one.changes.get(report.metric)
         if change is None or (change.ratio is None and change.verdict != "reference"):
             continue
-        dot = {"series": change.verdict, "colour": 0, "value": _short(change.ratio or 0.0)}
+        weak = report.weak and change.low is not None
+        said = f"{change.verdict}, weak" if weak else change.verdict
+        dot = {"series": said, "colour": 0, "value": _short(change.ratio or 0.0)}
         if change.low is not None and change.high is not None:
             dot |= {"low": _short(change.low), "high": _short(change.high)}
-        rows.append({"name": one.label, "kind": one.kind, "dots": [dot | {"verdict": change.verdict}]})
+        rows.append(
+            {
+                "name": one.label,
+                "kind": one.kind,
+                "dots": [dot | {"verdict": "weak" if weak else change.verdict}],
+            }
+        )
     if len(rows) < 2 or report.reference is None:
         return None
     label = f"{metric_label(report.metric)} against {report.label(report.reference)}"
     note = "Lines are 95 % intervals; those that cross zero are ties." if report.has_intervals else ""
+    if report.weak:
+        note = "Lines are 95 % intervals; they are weak, likely to be too narrow."
     return {
         "id": "change",
         "kind": "rows",

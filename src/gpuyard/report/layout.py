@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuyard.quantities import metric_label, metric_text
 from gpuyard.report.figures import Palette
-from gpuyard.report.model import Answer, Change, Loss, Report, Standing
+from gpuyard.report.model import Answer, Change, Loss, Report, Standing, Tile, Verdict
 from gpuyard.report.words import interval, percent
 
 COLUMNS = (
@@ -22,6 +22,8 @@ CLASS_NAMES = {
     "user": "user {}",
     "duration": "jobs that run {}",
 }
+ROLES = {"given": "asked for", "reference": "reference", "hindsight": "best in hindsight", "usual": "usual"}
+"""Badges of policies: why they are there."""
 VERDICT_SIGNS = {"better": "▲", "worse": "▼", "tie": "≈", "reference": "◆", "one run": ""}
 
 
@@ -46,13 +48,9 @@ def section(id: str, heading: str, *parts: str, intro: str = "") -> str:
     return f'<section id="{name}" aria-labelledby="{name}-title">{title}{said}{body}</section>'
 
 
-def answer_section(answer: Answer, chart: str) -> str:
+def answer_section(answer: Answer, chart: str, *, weak: bool = False) -> str:
     """The first screen."""
-    tiles = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd>"
-        f'<dd class="remark">{kept_together(remark)}</dd></div>'
-        for name, value, remark in answer.figures
-    )
+    tiles = "".join(_tile(tile, weak) for tile in answer.figures)
     words = "".join(f"<p>{kept_together(text)}</p>" for text in answer.words)
     more = f"<details class='words' open><summary>In words</summary>{words}</details>" if words else ""
     return (
@@ -60,6 +58,22 @@ def answer_section(answer: Answer, chart: str) -> str:
         f'<h2 id="answer-title" class="answer">{breakable(answer.sentence)}</h2>'
         f'<p class="sure">{escape(answer.sure)}</p><dl class="tiles">{tiles}</dl>{chart}{more}</section>'
     )
+
+
+def _tile(tile: Tile, weak: bool) -> str:
+    colour = verdict_class(tile.verdict, weak)
+    noted = " <small>weak</small>" if colour == "weak" else ""
+    change = f'<dd class="change {colour}">{kept_together(tile.change)}{noted}</dd>' if tile.change else ""
+    value = kept_together(tile.value)
+    if not tile.change and tile.verdict != "one run":
+        value = f'<span class="{colour}">{value}{noted}</span>'
+    remark = f'<dd class="remark">{kept_together(tile.remark)}</dd>' if tile.remark else ""
+    return f"<div><dt>{escape(tile.name)}</dt><dd>{value}</dd>{change}{remark}</div>"
+
+
+def verdict_class(verdict: Verdict, weak: bool) -> str:
+    """The class that colours a difference; where intervals are weak, none is called better or worse."""
+    return "weak" if weak and verdict in ("better", "worse", "tie") else verdict.replace(" ", "-")
 
 
 def figure(chart: Mapping[str, Any] | None) -> str:
@@ -96,6 +110,8 @@ def comparison_table(report: Report, palette: Palette) -> str:
     caption = f"Policies by {metric_label(report.metric)}, the best first."
     if report.has_intervals:
         caption += " Means over all windows; differences are to the reference, with 95 % intervals."
+    if report.weak:
+        caption += " The intervals are weak: no verdict is sure."
     return (
         f'<p class="intro">{escape(caption)}</p>{_wide("Comparison of policies")}'
         '<table class="sortable" id="policies">'
@@ -119,26 +135,29 @@ def _head(text: str, kind: str, *, chosen: bool = False) -> str:
 def _row(one: Standing, metrics: Sequence[str], report: Report, palette: Palette) -> str:
     colour = palette.colours.get(one.name)
     mark = f'<i class="swatch series-{colour}"></i>' if colour else '<i class="swatch"></i>'
-    kind = f' <span class="kind">{escape(one.kind)}</span>' if one.kind == "learned" else ""
+    badges = [one.kind] if one.kind == "learned" else []
+    badges += [ROLES[one.role]] if one.role in ROLES else []
+    kind = "".join(
+        f' <span class="kind {badge.replace(" ", "-")}">{escape(badge)}</span>' for badge in badges
+    )
     note = f'<span class="remark">{escape(one.note)}</span>' if one.note else ""
     name = f'<th scope="row" title="{escape(one.name)}">{mark}{breakable(one.label)}{kind}{note}</th>'
     change = one.changes.get(report.metric, Change(None))
     cells = [name]
     if report.has_intervals:
-        cells.append(f"<td>{_verdict(change)}</td>")
+        cells.append(f"<td>{_verdict(change, report.weak)}</td>")
     if report.reference is not None and len(report.standings) > 1:
         cells.append(_change_cell(change))
-    cells += [_value_cell(one, metric, metric == report.metric) for metric in metrics]
-    best = ' class="best"' if one.name == report.best else ""
-    return f"<tr{best}>{''.join(cells)}</tr>"
+    cells += [_value_cell(one, metric, report) for metric in metrics]
+    subject = ' class="subject"' if one.name == report.subject else ""
+    return f"<tr{subject}>{''.join(cells)}</tr>"
 
 
-def _verdict(change: Change) -> str:
+def _verdict(change: Change, weak: bool) -> str:
     sign = VERDICT_SIGNS[change.verdict]
-    name = change.verdict.replace(" ", "-")
-    return (
-        f'<span class="verdict {name}"><span aria-hidden="true">{sign}</span> {escape(change.verdict)}</span>'
-    )
+    name = verdict_class(change.verdict, weak)
+    text = f"{change.verdict}, weak" if name == "weak" else change.verdict
+    return f'<span class="verdict {name}"><span aria-hidden="true">{sign}</span> {escape(text)}</span>'
 
 
 def _change_cell(change: Change) -> str:
@@ -151,13 +170,13 @@ def _change_cell(change: Change) -> str:
     return f'<td class="number" data-value="{change.ratio!r}">{escape(percent(change.ratio))}{small}</td>'
 
 
-def _value_cell(one: Standing, metric: str, chosen: bool) -> str:
+def _value_cell(one: Standing, metric: str, report: Report) -> str:
     value, change = one.values.get(metric), one.changes.get(metric)
     if value is None:
         return '<td class="number">-</td>'
     small = ""
-    if not chosen and change is not None and change.ratio is not None:
-        name = change.verdict.replace(" ", "-")
+    if metric != report.metric and change is not None and change.ratio is not None:
+        name = verdict_class(change.verdict, report.weak)
         hint = f' title="95 % interval {escape(interval(change))}"' if change.low is not None else ""
         small = f'<span class="remark {name}"{hint}>{escape(percent(change.ratio))}</span>'
     text = escape(metric_text(metric, value, short=True))

@@ -40,6 +40,7 @@ class Standing:
         values: Means over windows, by metric.
         changes: Beside the reference, by metric.
         note: Anything to know about it.
+        role: Why it is there: ``given``, ``reference``, ``hindsight``, ``usual``; empty if not known.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Standing:
     values: Mapping[str, float | None]
     changes: Mapping[str, Change] = field(default_factory=dict)
     note: str = ""
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Loss:
         name: Of the class.
         jobs: How many there are.
         metric: What rises.
-        own: Its value under the best policy.
+        own: Its value under the policy that the answer is about.
         other: Under the reference.
         change: By how much.
     """
@@ -74,19 +76,38 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class Tile:
+    """A big figure of the first screen.
+
+    Attributes:
+        name: What it is.
+        value: In large type.
+        remark: Below it.
+        change: Beside the other policy, with its interval, if there is one.
+        verdict: On the change if there is one, else on the value.
+    """
+
+    name: str
+    value: str
+    remark: str
+    change: str = ""
+    verdict: Verdict = "one run"
+
+
+@dataclass(frozen=True)
 class Answer:
     """What the first screen says.
 
     Attributes:
         sentence: Which policy is best.
         sure: How sure that is.
-        figures: Name, value and remark of each big figure.
+        figures: The big figures.
         words: More of it in words, one paragraph each.
     """
 
     sentence: str
     sure: str
-    figures: Sequence[tuple[str, str, str]]
+    figures: Sequence[Tile]
     words: Sequence[str] = ()
 
 
@@ -102,6 +123,7 @@ class Report:
         lower_is_better: Which way.
         standings: The policies, the best first.
         best: Name of the best policy.
+        subject: Name of the policy that the answer is about.
         reference: Name of the policy that others are compared with.
         reference_text: What the reference is, in words.
         outcomes: Of each policy, when its jobs were submitted, how long they ran, and when.
@@ -109,8 +131,9 @@ class Report:
         runs: Of each policy whose jobs ran in several pieces, those.
         cluster: The cluster, if it is known.
         classes: Columns policy, by, class, jobs, and a metric each; empty if there are none.
-        losses: Classes that fare worse under the best policy than under the reference.
+        losses: Classes that fare worse under that policy than under the reference.
         losses_text: What they are, in words.
+        weak: Whether intervals are likely to be too narrow, so that no verdict is sure.
         windows: Of each policy, the deciding metric on each window.
         part_text: Which part of the comparison schedules show.
         facts: What was compared, by name, for the last section.
@@ -123,6 +146,7 @@ class Report:
     lower_is_better: bool
     standings: Sequence[Standing]
     best: str
+    subject: str
     reference: str | None
     reference_text: str
     outcomes: Mapping[str, pl.DataFrame]
@@ -133,6 +157,7 @@ class Report:
     runs: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     losses: Sequence[Loss] = ()
     losses_text: str = ""
+    weak: bool = False
     windows: Mapping[str, Sequence[tuple[str, float]]] = field(default_factory=dict)
     part_text: str = ""
     training: Sequence[Path] = ()

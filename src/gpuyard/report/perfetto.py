@@ -27,7 +27,7 @@ def write_perfetto(path: Path, report: Report, policy: str | None = None) -> str
     Args:
         path: Ends in ``.json`` or ``.json.gz``.
         report: What holds the schedules.
-        policy: Full or short name; None: the best one that has a schedule.
+        policy: Full or short name; None: the one that the answer is about, else the best that has a schedule.
 
     Returns:
         Full name of the policy.

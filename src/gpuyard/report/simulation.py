@@ -175,7 +175,8 @@ def _report(runs: Sequence[_Run], workload: str, directories: Sequence[str]) -> 
         changes = {key: Change(ratio_of(metrics, documents[first.policy], key)) for key in metrics}
         if name == first.policy:
             changes = {key: Change(None, verdict="reference") for key in metrics}
-        standings.append(Standing(name, labels[name], "", metrics, changes))
+        role = "reference" if name == first.policy else ""
+        standings.append(Standing(name, labels[name], "", metrics, changes, role=role))
     reference = standings[0]
     standings.sort(key=lambda one: _or_infinity(one.values.get(METRIC)))
     schedules = {run.policy: run.schedule for run in runs}
@@ -192,6 +193,7 @@ def _report(runs: Sequence[_Run], workload: str, directories: Sequence[str]) -> 
         lower_is_better=True,
         standings=standings,
         best=best.name,
+        subject=best.name,
         reference=reference.name,
         reference_text="the policy that was named first",
         outcomes=schedules,

@@ -47,10 +47,12 @@ class MadeReport:
             "perfetto": None if self.perfetto is None else str(self.perfetto),
             "perfetto_policy": self.traced,
             "best": report.best,
+            "about": report.subject,
             "metric": report.metric,
             "reference": report.reference,
             "answer": self.sentence,
             "sure": self.sure,
+            "weak": report.weak,
             "policies": [
                 {
                     "policy": one.name,
@@ -72,7 +74,7 @@ def make_report(
         out: The page.
         directories: As in ``write_report``.
         perfetto: Where to write a schedule as a trace.
-        policy: Whose; None: the best one's.
+        policy: Whose; None: that of the policy which the answer is about.
 
     Raises:
         InputError: as in ``write_report``, or if there is no schedule to trace.

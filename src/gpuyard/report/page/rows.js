@@ -1,6 +1,6 @@
 // Charts of rows: a dot for each value, with a line for its interval.
 
-const DOT_COLOURS = { better: "var(--better)", worse: "var(--worse)", tie: "var(--tie)", reference: "var(--accent)", "one run": "var(--series-1)" };
+const DOT_COLOURS = { better: "var(--better)", worse: "var(--worse)", tie: "var(--tie)", weak: "var(--tie)", reference: "var(--accent)", "one run": "var(--series-1)" };
 
 function drawRows(figure) {
   const { chart, width } = figure;

@@ -1,0 +1,210 @@
+"""The answer of an evaluation: about which policy it is, beside which other, and how sure that is."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuyard.evaluate.words import tied_with, where_chosen
+from gpuyard.quantities import metric_label, metric_text
+from gpuyard.report.model import Answer, Change, Standing, Tile
+from gpuyard.report.words import difference_words, interval, percent, side_figures
+
+if TYPE_CHECKING:
+    from gpuyard.evaluate.comparison import Comparison
+    from gpuyard.evaluate.setting import Setting
+
+NEARLY_ALL = 0.9
+"""A policy that is behind in such a share of the windows is not named among the best."""
+MOST_TIES = 4
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two policies, one beside the other.
+
+    Attributes:
+        subject: The one that the answer is about.
+        other: The one that it is compared with.
+        what: What the other is, in words.
+        change: From the other to the subject, with its interval.
+        leads: Whether the subject has the best mean of all policies.
+        weak: Why the interval is likely to be too narrow; empty if it is not.
+    """
+
+    subject: Standing
+    other: Standing
+    what: str
+    change: Change
+    leads: bool
+    weak: str = ""
+
+    @property
+    def told(self) -> str:
+        """The other, and what it is."""
+        return f"{self.other.label}, {self.what}"
+
+
+def change_of(difference: object) -> Change:
+    """A difference with its interval; of a single window there is none."""
+    ratio, low, high = (getattr(difference, name) for name in ("ratio", "low", "high"))
+    known = ratio if math.isfinite(ratio) else None
+    if not math.isfinite(low) or not math.isfinite(high):
+        return Change(known)
+    return Change(known, low, high, getattr(difference, "verdict"))  # noqa: B009  (of any kind of difference)
+
+
+def chosen_pair(comparison: "Comparison", standings: Sequence[Standing]) -> tuple[Standing, Standing]:
+    """Which policy the answer is about, and beside which: the same one if there is no other.
+
+    It is the best of those that were asked for, beside the reference. What was best among others was picked
+    on these very windows, so it is no answer to what was asked.
+
+    Args:
+        comparison: The policies' windows.
+        standings: The policies, the best first.
+    """
+    reference = next((one for one in standings if one.name == comparison.reference), None)
+    asked = [one for one in standings if one.role == "given" and one is not reference]
+    subject = (asked or standings)[0]
+    if reference is not None and reference is not subject:
+        return subject, reference
+    return subject, next((one for one in standings if one is not subject), subject)
+
+
+def reference_text(comparison: "Comparison") -> str:
+    """What the reference is, in words; empty without one."""
+    if comparison.reference is None:
+        return ""
+    if comparison.chosen_on == "validation":
+        return f"the best fixed heuristic on {where_chosen(comparison)}"
+    return "the given reference"
+
+
+def answer_of_windows(
+    comparison: "Comparison", standings: Sequence[Standing], subject: Standing, other: Standing
+) -> Answer:
+    """The answer where policies ran on the same windows.
+
+    Args:
+        comparison: What they reached on each.
+        standings: The policies, the best first.
+        subject: The one that the answer is about.
+        other: The one that it is compared with.
+    """
+    words = _words(comparison)
+    if subject is other:
+        sentence = f"{subject.label} is the only policy here: there is nothing to compare it with."
+        return Answer(sentence, "", [], words)
+    metric = comparison.setting.metric
+    change = change_of(comparison.difference(subject.name, against=other.name))
+    what = reference_text(comparison) if other.name == comparison.reference else "the next"
+    pair = Pair(subject, other, what, change, subject is standings[0], _weakness(comparison.setting))
+    ties = _ties(comparison, standings, pair)
+    sentence = _sentence(pair, metric, comparison.setting.lower_is_better, bool(ties))
+    sure = " ".join(filter(None, (_sureness(pair), _ties_text(ties), _ahead(comparison, standings, pair))))
+    return Answer(sentence, sure, _figures(pair, metric), words)
+
+
+def is_weak(setting: "Setting") -> bool:
+    """Whether there are intervals, but so few windows side by side that they are likely to be too narrow."""
+    return len(setting.windows) > 1 and setting.is_weak
+
+
+def _weakness(setting: "Setting") -> str:
+    if not is_weak(setting):
+        return ""
+    if setting.block > 1:
+        return f"windows that overlap so much amount to only {setting.disjoint:.1f} side by side"
+    return "so few windows hardly tell how windows differ"
+
+
+def _words(comparison: "Comparison") -> list[str]:
+    """More in words, without the policies that are tied: those worth a name stand above."""
+    lines = [line for line in comparison.summary().split("\n") if line.strip()]
+    return [line for line in lines if not line.startswith("Statistically a tie with the best")]
+
+
+def _sentence(pair: Pair, metric: str, lower_is_better: bool, tied: bool) -> str:
+    name, label, change = pair.subject.label, metric_label(metric), pair.change
+    if change.ratio == 0:
+        return f"{name} and {pair.told}, are equally good: the same {label}."
+    if change.verdict == "tie" and not pair.weak:
+        return f"{name} and {pair.told}, are tied on {label}."
+    if change.ratio is None:
+        return f"{name} is {'best' if pair.leads else 'not the best'} on {label}, beside {pair.told}."
+    told = difference_words(change.ratio, metric, pair.told)
+    better = (change.ratio < 0) == lower_is_better
+    if pair.weak:
+        way = "better" if better else "worse"
+        return f"It is unclear whether {name} is {way}: {told}, on too few windows to tell."
+    best = "among the best" if tied else "best"
+    place = "worse" if not better else best if pair.leads else "better"
+    return f"{name} is {place}: {told}."
+
+
+def _sureness(pair: Pair) -> str:
+    span = interval(pair.change)
+    if not span:
+        return "How sure? One window has no interval: more windows tell what is beyond chance."
+    if pair.weak:
+        told = f"The 95 % interval of the difference, {span}, is likely to be too narrow."
+        return f"The intervals are weak: {pair.weak}. {told}"
+    if pair.change.verdict == "tie":
+        return f"The difference is {percent(pair.change.ratio)}; its 95 % interval, {span}, includes zero."
+    return f"Beyond chance: the 95 % interval of the difference is {span} and excludes zero."
+
+
+def _ties(comparison: "Comparison", standings: Sequence[Standing], pair: Pair) -> list[str]:
+    """Who else may be called best: not told apart from the best, and not behind nearly everywhere."""
+    if pair.weak or not pair.leads or len(comparison.setting.windows) < 2:
+        return []
+    tied = tied_with(comparison, pair.subject.name)
+    return [
+        one.label
+        for one in standings
+        if one.name in tied and one is not pair.other and _behind(comparison, one, pair.subject) < NEARLY_ALL
+    ]
+
+
+def _behind(comparison: "Comparison", one: Standing, other: Standing) -> float:
+    """The share of windows in which a policy is worse than another."""
+    sign = 1.0 if comparison.setting.lower_is_better else -1.0
+    return float(np.mean(sign * comparison.values(one.name) > sign * comparison.values(other.name)))
+
+
+def _ties_text(ties: Sequence[str]) -> str:
+    if not ties:
+        return ""
+    more = len(ties) - MOST_TIES
+    named = ", ".join(ties[:MOST_TIES]) + (f" and {more} more" if more > 0 else "")
+    return f"Statistically tied with the best: {named}."
+
+
+def _ahead(comparison: "Comparison", standings: Sequence[Standing], pair: Pair) -> str:
+    """That a policy which nobody asked for has a better mean still, if so."""
+    first = standings[0]
+    if first in (pair.subject, pair.other):
+        return ""
+    change = change_of(comparison.difference(first.name, against=pair.subject.name))
+    these = "episodes" if comparison.setting.kind == "episodes" else "windows"
+    found = f"picked in hindsight on these very {these}" if first.role == "hindsight" else "not asked for"
+    if pair.weak:
+        return f"{first.label}, {found}, has a better mean still; that is as unclear."
+    how = "has the best mean but is tied with it" if change.verdict == "tie" else "is better still"
+    return f"{first.label}, {found}, {how}: {percent(change.ratio)} against {pair.subject.label}."
+
+
+def _figures(pair: Pair, metric: str) -> list[Tile]:
+    span, label = interval(pair.change), metric_label(metric)
+    sureness = f"95 % interval {span}; " if span else ""
+    theirs = metric_text(metric, pair.other.values.get(metric))
+    own = metric_text(metric, pair.subject.values.get(metric))
+    remark = f"{sureness}of {label}, against {pair.other.label}"
+    return [
+        Tile("difference", percent(pair.change.ratio), remark, verdict=pair.change.verdict),
+        Tile(label, own, f"{theirs} with {pair.other.label}"),
+        *side_figures(pair.subject, pair.other, metric),
+    ]
