@@ -123,6 +123,22 @@ def test_a_policy_that_was_asked_for_and_is_worse_is_said_to_be_worse() -> None:
     )
 
 
+def test_a_gain_names_its_price() -> None:
+    base = np.linspace(2, 4, 40)
+    found = comparison_of({"base": base.tolist(), "good": (0.5 * base).tolist()})
+    assert "price" not in read_sources([found])[0].answer.sentence
+    dearer = pl.when(pl.col("policy") == "good").then(170.0).otherwise(100.0)
+    longest = pl.when(pl.col("policy") == "good").then(350.0).otherwise(100.0)
+    windows = found.windows.with_columns(dearer.alias("p99_wait_s"), longest.alias("max_wait_s"))
+    report, _ = read_sources([replace(found, windows=windows)])
+    assert report.answer.sentence.endswith(
+        ", at the price of 70 % longer 99th-percentile waits and 3.5 times as long maximum waits."
+    )
+    tile = next(one for one in report.answer.figures if one.name == "p99 wait")
+    assert tile.verdict == "worse"
+    assert '<dd class="change worse">+70.0&nbsp;%' in page(report, [])
+
+
 def test_without_a_policy_that_was_asked_for_the_answer_is_about_the_best() -> None:
     base = np.linspace(2, 4, 40)
     found = comparison_of({"base": base.tolist(), "good": (0.5 * base).tolist()})

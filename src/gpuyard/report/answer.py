@@ -10,7 +10,7 @@ import numpy as np
 from gpuyard.evaluate.words import tied_with, where_chosen
 from gpuyard.quantities import metric_label, metric_text
 from gpuyard.report.model import Answer, Change, Standing, Tile
-from gpuyard.report.words import difference_words, interval, percent, side_figures
+from gpuyard.report.words import MANY_TIMES, difference_words, interval, percent, side_figures
 
 if TYPE_CHECKING:
     from gpuyard.evaluate.comparison import Comparison
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 NEARLY_ALL = 0.9
 """A policy that is behind in such a share of the windows is not named among the best."""
 MOST_TIES = 4
+WHOLE_PERCENT = 0.1
+"""Prices from here on are told without a digit after the point."""
+PRICES = {
+    "p99_wait_s": "99th-percentile waits",
+    "max_wait_s": "maximum waits",
+    "mean_jct_s": "mean completion times",
+}
+"""What a gain may have been bought with."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +150,27 @@ def _sentence(pair: Pair, metric: str, lower_is_better: bool, tied: bool) -> str
         return f"It is unclear whether {name} is {way}: {told}, on too few windows to tell."
     best = "among the best" if tied else "best"
     place = "worse" if not better else best if pair.leads else "better"
-    return f"{name} is {place}: {told}."
+    return f"{name} is {place}: {told}{_price(pair, metric) if better else ''}."
+
+
+def _price(pair: Pair, metric: str) -> str:
+    """What is clearly worse than with the reference: differences to other policies have no intervals."""
+    told = []
+    for beside, name in PRICES.items():
+        own, theirs = pair.subject.changes.get(beside), pair.other.changes.get(beside)
+        if beside == metric or own is None or theirs is None or theirs.verdict != "reference":
+            continue
+        if own.verdict == "worse" and own.ratio is not None:
+            told.append(f"{_longer(own.ratio)} {name}")
+    named = " and ".join(filter(None, (", ".join(told[:-1]), *told[-1:])))
+    return f", at the price of {named}" if named else ""
+
+
+def _longer(ratio: float) -> str:
+    if ratio >= MANY_TIMES:
+        return f"{percent(ratio).removeprefix('×')} times as long"
+    size = f"{100 * ratio:.0f} %" if ratio >= WHOLE_PERCENT else percent(ratio).removeprefix("+")
+    return f"{size} longer"
 
 
 def _sureness(pair: Pair) -> str:

@@ -1,5 +1,6 @@
 """Parts of the page as HTML. Every text goes through ``escape``."""
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -27,14 +28,17 @@ ROLES = {"given": "asked for", "reference": "reference", "hindsight": "best in h
 VERDICT_SIGNS = {"better": "▲", "worse": "▼", "tie": "≈", "reference": "◆", "one run": ""}
 
 
+_UNITS = re.compile(r"(?<=\d) (?=%|(?:d|h|min|s|ms|kWh|GPUs?)\b)")
+
+
 def breakable(name: str) -> str:
-    """A policy's name that may go on in a new line after its parts."""
-    return escape(name).replace("+", "+<wbr>").replace("/", "/<wbr>")
+    """A text with names of policies that may go on in a new line after their parts."""
+    return kept_together(name).replace("+", "+<wbr>").replace("/", "/<wbr>")
 
 
 def kept_together(text: str) -> str:
-    """A text whose numbers do not part from their percent signs."""
-    return escape(text).replace(" %", "&nbsp;%")
+    """A text whose numbers do not part from their percent signs and units."""
+    return _UNITS.sub("&nbsp;", escape(text))
 
 
 def section(id: str, heading: str, *parts: str, intro: str = "") -> str:
@@ -56,7 +60,8 @@ def answer_section(answer: Answer, chart: str, *, weak: bool = False) -> str:
     return (
         '<section id="answer" aria-labelledby="answer-title">'
         f'<h2 id="answer-title" class="answer">{breakable(answer.sentence)}</h2>'
-        f'<p class="sure">{escape(answer.sure)}</p><dl class="tiles">{tiles}</dl>{chart}{more}</section>'
+        f'<p class="sure">{kept_together(answer.sure)}</p>'
+        f'<dl class="tiles">{tiles}</dl>{chart}{more}</section>'
     )
 
 

@@ -54,7 +54,8 @@ def _open(path: Path, temporary: Path) -> Any:
 def _find(report: Report, policy: str | None) -> str:
     if not report.schedules:
         raise InputError("--perfetto: these results hold no schedules; simulate --out writes them")
-    for one in report.standings:
+    subject_first = sorted(report.standings, key=lambda one: one.name != report.subject)
+    for one in subject_first:
         if one.name in report.schedules and policy in (None, one.name, one.label):
             return one.name
     known = ", ".join(one.label for one in report.standings if one.name in report.schedules)
