@@ -200,7 +200,51 @@ def test_an_unknown_job_is_said_to_be_unknown(open_page: Any, simulation_page: P
     page = open_page(simulation_page)
     page.locator("#gantt-job").fill("none <b>such</b>")
     page.locator("#gantt-find button").click()
-    assert "There is no job none <b>such</b> here" in page.locator("#gantt-details").inner_text()
+    told = page.locator("#gantt-details").inner_text()
+    assert "There is no job none <b>such</b> here" in told
+    assert "300 jobs, rows 0 to 299 of the trace" in told
+
+
+def selected(page: Any) -> tuple[str, set[str]]:
+    """The selected job and the nodes that it ran on."""
+    panel = page.locator("#gantt-details")
+    nodes = panel.locator("dt", has_text="nodes").locator("xpath=following-sibling::dd[1]").inner_text()
+    return panel.locator("h3").inner_text(), set(nodes.split(", "))
+
+
+def test_keys_go_on_from_jobs_that_hold_several_nodes(open_page: Any, simulation_page: Path) -> None:
+    import polars as pl
+
+    home = simulation_page.parent / "results" / "sjf+easy_consolidate"
+    schedule = pl.read_parquet(home / "schedule.parquet")
+    held = dict(schedule.select("row", "nodes").iter_rows())
+    wide = [row for row, nodes in held.items() if len(nodes) > 1 and nodes[1] == nodes[0] + 1 < 3]
+    assert len(wide) > 3, "no job holds neighbouring nodes, so this shows nothing"
+    page = open_page(simulation_page)
+    for row in wide[:4]:
+        page.locator("#gantt-job").fill(str(row))
+        page.locator("#gantt-find button").click()
+        found, nodes = selected(page)
+        page.locator("#gantt-canvas").focus()
+        page.keyboard.press("Shift+ArrowDown")
+        below, others = selected(page)
+        assert below != found
+        assert max(others) > min(nodes)
+        page.keyboard.press("Shift+ArrowRight")
+        beside, more = selected(page)
+        assert beside not in (found, below)
+        assert others & more, "it is in the same row"
+
+
+def test_the_hint_of_a_bar_goes_when_the_chart_moves(open_page: Any, simulation_page: Path) -> None:
+    page = open_page(simulation_page)
+    box, hint = canvas_box(page), page.locator("#gantt-hint")
+    places = ((box["x"] + box["width"] * share / 20, box["y"] + 40) for share in range(6, 14))
+    while not hint.is_visible():  # the cluster is busy, but not at every place
+        page.mouse.move(*next(places))
+    page.locator("#gantt-canvas").focus()
+    page.keyboard.press("+")
+    assert not hint.is_visible()
 
 
 def test_another_policy_shows_its_own_schedule_in_the_same_view(

@@ -95,8 +95,17 @@ class GanttDetails {
     const { gantt } = this, { jobs } = gantt;
     let job = jobs.names.id ? jobs.names.id.indexOf(text) : -1;
     if (job < 0 && /^\d+$/.test(text)) job = jobs.row.indexOf(Number(text));
-    if (job < 0) this.panel.replaceChildren(element("p", {}, `There is no job ${text} here.`));
+    if (job < 0) this.panel.replaceChildren(element("p", {}, `There is no job ${text} here. ${this.range()}`));
     else gantt.select(job, true);
+  }
+
+  /** Which jobs can be found. */
+  range() {
+    const { row, names: { id } } = this.gantt.jobs;
+    if (!row.length) return "There are none.";
+    const low = row.reduce((a, b) => Math.min(a, b)), high = row.reduce((a, b) => Math.max(a, b));
+    const ids = id ? `, ids such as ${id[0]}` : "";
+    return `Here are ${row.length.toLocaleString("en-US")} jobs, rows ${low} to ${high} of the trace${ids}.`;
   }
 
   tellView() {

@@ -12,6 +12,7 @@ class Gantt {
     this.canvas = document.getElementById("gantt-canvas");
     this.nodes = makeNodes(about.nodes);
     this.selected = null;
+    this.bar = null; // the selected job's bar from which keys go on: it may have bars on many nodes
     this.loaded = new Map();
     this.mode = "wait";
     this.wanted = 0;
@@ -44,6 +45,7 @@ class Gantt {
     if (this.wanted !== number) return; // another one was asked for meanwhile
     this.number = number;
     this.schedule = this.loaded.get(number);
+    this.bar = null;
     this.last = Math.max(...[...this.loaded.values()].map((one) => one.last));
     if (!this.view) this.fit();
     this.chooseColour();
@@ -69,6 +71,7 @@ class Gantt {
 
   /** Draw at the next frame, once however often it is asked for. */
   redraw() {
+    this.details.hideHint(); // what it was about may have moved
     this.pending ??= requestAnimationFrame(() => {
       this.pending = null;
       const began = performance.now();
@@ -126,8 +129,10 @@ class Gantt {
     return best;
   }
 
-  select(job, center = false) {
+  /** Select a job, by one of its bars if it is known which. */
+  select(job, center = false, bar = null) {
     this.selected = job;
+    this.bar = bar;
     if (center) this.reveal(job);
     this.details.showJob(job);
     this.redraw();
@@ -147,25 +152,27 @@ class Gantt {
     this.pan(0, 0);
   }
 
-  /** The first bar of a job. */
+  /** The bar by which a job was selected, else its first one. */
   placeOf(job) {
-    const { bars } = this.schedule, k = bars.job.indexOf(job);
+    const { bars } = this.schedule, k = this.bar ?? bars.job.indexOf(job);
     return k < 0 ? null : { k, node: upperBound(bars.first, k) - 1 };
   }
 
-  /** Select the next or previous bar of the row, or the nearest one of a row further down or up. */
+  /** Select the next or previous job of the row, or the nearest one of a row further down or up. */
   step(along, down) {
     const { bars } = this.schedule, place = this.selected === null ? null : this.placeOf(this.selected);
     if (!place) return this.selectMiddle();
     if (along) {
-      const next = place.k + along;
-      if (next >= bars.first[place.node] && next < bars.first[place.node + 1]) this.select(bars.job[next], true);
+      let next = place.k + along; // a job may have several bars in a row, where its GPUs are no neighbours
+      while (next >= bars.first[place.node] && next < bars.first[place.node + 1] && bars.job[next] === this.selected) next += along;
+      if (next >= bars.first[place.node] && next < bars.first[place.node + 1]) this.select(bars.job[next], true, next);
       return;
     }
     for (let node = place.node + down; node >= 0 && node < this.nodes.count; node += down) {
       if (bars.first[node] === bars.first[node + 1]) continue;
       const k = Math.max(upperBound(bars.from, bars.from[place.k], bars.first[node], bars.first[node + 1]) - 1, bars.first[node]);
-      this.select(bars.job[k], true);
+      if (bars.job[k] === this.selected) continue; // of a job on many nodes, the next row is the same job
+      this.select(bars.job[k], true, k);
       return;
     }
   }
@@ -180,7 +187,7 @@ class Gantt {
         if (best === null || away < best.away) best = { k, away };
       }
     }
-    if (best) this.select(bars.job[best.k]);
+    if (best) this.select(bars.job[best.k], false, best.k);
   }
 
   listen() {
@@ -203,7 +210,7 @@ class Gantt {
     const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     const acts = { "+": () => this.zoom(0.7), "=": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7), 0: () => { this.fit(); this.redraw(); },
       "[": () => this.zoomRows(1.5), "]": () => this.zoomRows(1 / 1.5), Escape: () => { this.selected = null; this.details.clear(); this.redraw(); },
-      Enter: () => (this.selected === null ? this.selectMiddle() : this.select(this.selected, true)),
+      Enter: () => (this.selected === null ? this.selectMiddle() : this.select(this.selected, true, this.bar)),
       PageUp: () => this.pan(0, -0.9), PageDown: () => this.pan(0, 0.9), Home: () => this.pan(-1e9, 0), End: () => this.pan(1e9, 0) };
     const arrow = arrows[event.key];
     if (arrow && event.shiftKey) this.step(...arrow);
@@ -270,7 +277,7 @@ class GanttPointer {
     gantt.canvas.classList.remove("dragging");
     if (event.type !== "pointerup" || this.moved > 4) return;
     const bar = gantt.barAt(at.x, at.y);
-    if (bar) gantt.select(gantt.schedule.bars.job[bar.k]);
+    if (bar) gantt.select(gantt.schedule.bars.job[bar.k], false, bar.k);
   }
 }
 
