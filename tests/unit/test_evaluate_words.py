@@ -102,6 +102,29 @@ def test_weak_intervals_are_called_weak() -> None:
     assert wide.high - wide.low > strong.high - strong.low
 
 
+@pytest.mark.parametrize(
+    ("setting", "advice"),
+    [
+        ({"block": 33}, "windows differ; shorter windows, fresh draws or a longer trace tell more."),
+        ({"block": 1}, "windows differ; more windows, fresh draws or a longer trace tell more."),
+        ({"kind": "draws"}, "windows differ; more draws tell more."),
+        ({"kind": "episodes"}, "episodes differ; more episodes tell more."),
+        ({"kind": "episodes", "block": 9}, "episodes differ; episodes of fewer jobs or a longer trace tell"),
+    ],
+)
+def test_what_would_make_weak_intervals_stronger_is_said(setting: dict[str, Any], advice: str) -> None:
+    assert advice in comparison_of(values(good=0.6), disjoint=2.2, **setting).summary()
+
+
+def test_episodes_are_not_called_windows() -> None:
+    found = comparison_of(values(good=0.6), disjoint=2.2, block=9, kind="episodes")
+    assert "40 episodes that overlap amount to 2.2 side by side" in found.summary()
+    assert "Episode by episode, good: ahead in 40 of 40 episodes" in found.summary()
+    one = comparison_of({"base": [2.0], "good": [1.0]}, kind="episodes")
+    for text in (found.summary(), one.summary()):
+        assert "window" not in text.lower()
+
+
 def test_where_more_is_better_more_wins() -> None:
     found = comparison_of(
         {"base": [1.0, 1.1, 1.2, 1.3], "good": [2.0, 2.1, 2.3, 2.4]},

@@ -7,7 +7,7 @@ import numpy as np
 
 from gpuyard.evaluate.bootstrap import Difference, usable_block
 from gpuyard.evaluate.comparison import TOLD_BESIDE, Comparison, Loser
-from gpuyard.evaluate.setting import UNFINISHED
+from gpuyard.evaluate.setting import UNFINISHED, Setting
 from gpuyard.policies.base import DEFAULT_PLACEMENT
 from gpuyard.quantities import metric_label, metric_text, number, plural
 
@@ -154,7 +154,8 @@ def _against(comparison: Comparison, policy: str, other: str | None = None) -> s
     name = _label(comparison, other or comparison.reference or "")
     interval = interval_text(difference)
     if not interval:
-        return f"{_apart(difference.ratio)} {name} (one window tells no interval)"
+        one = _these(comparison.setting).removesuffix("s")
+        return f"{_apart(difference.ratio)} {name} (one {one} tells no interval)"
     if difference.verdict == "tie":
         return f"a tie with {name} ({change(difference.ratio)}, 95 % interval {interval})"
     return f"{_apart(difference.ratio)} {name} ({difference.verdict}; 95 % interval {interval})"
@@ -213,9 +214,8 @@ def by_window_in_words(comparison: Comparison, policies: Sequence[str]) -> str:
     better, worse = int((sign * own < sign * other).sum()), int((sign * own > sign * other).sum())
     without = [np.delete(own, i).mean() / np.delete(other, i).mean() - 1.0 for i in range(count)]
     least = max(without, key=lambda ratio: sign * ratio)
-    these = "episodes" if setting.kind == "episodes" else "windows"
     return (
-        f"ahead in {better:,} of {count:,} {these}, behind in {worse:,}; "
+        f"ahead in {better:,} of {count:,} {_these(setting)}, behind in {worse:,}; "
         f"{change(float(np.median(own / other - 1.0)))} in the median one; without the one that favours it "
         f"most, the means are {change(float(least))} apart"
     )
@@ -223,7 +223,8 @@ def by_window_in_words(comparison: Comparison, policies: Sequence[str]) -> str:
 
 def _by_window(comparison: Comparison, policy: str) -> list[str]:
     told = by_window_in_words(comparison, [policy])
-    return [f"Window by window, {_label(comparison, policy)}: {told}."] if told else []
+    one = _these(comparison.setting).removesuffix("s")
+    return [f"{one.capitalize()} by {one}, {_label(comparison, policy)}: {told}."] if told else []
 
 
 def _hindsight(comparison: Comparison) -> list[str]:
@@ -231,7 +232,7 @@ def _hindsight(comparison: Comparison) -> list[str]:
     if best is None:
         return []
     label = _label(comparison, best)
-    these = "episodes" if comparison.setting.kind == "episodes" else "windows"
+    these = _these(comparison.setting)
     if best == comparison.reference:
         return [f"In hindsight, too, {label} is the best fixed heuristic on these {these}."]
     value = metric_text(comparison.setting.metric, comparison.mean(best))
@@ -251,17 +252,36 @@ def _how_sure(comparison: Comparison) -> list[str]:
     setting = comparison.setting
     count = len(setting.windows)
     if count < 2:
-        return ["One window tells no interval: what is better here may be worse on other jobs."]
+        one = _these(setting).removesuffix("s")
+        return [f"One {one} tells no interval: what is better here may be worse on other jobs."]
     if setting.is_weak:
-        alike = f"that overlap amount to {setting.disjoint:.1f} side by side," if setting.block > 1 else "are"
-        return [
-            f"The intervals are weak: {count} windows {alike} too few to tell how windows differ; more "
-            "windows, fresh draws or a longer trace tell more."
-        ]
+        return [_weak(setting)]
     if setting.block > 1:
         block = usable_block(setting.block, count)
-        return [f"Windows overlap; intervals are by a bootstrap over blocks of {block} of them."]
+        these = _these(setting).capitalize()
+        return [f"{these} overlap; intervals are by a bootstrap over blocks of {block} of them."]
     return []
+
+
+def _weak(setting: Setting) -> str:
+    """That there are too few windows, and what helps: of windows that overlap, more do not."""
+    these, overlap = _these(setting), setting.block > 1
+    which = f"that overlap amount to {setting.disjoint:.1f} side by side," if overlap else "are"
+    if setting.kind in ("draws", "episodes") and not overlap:
+        more = f"more {'draws' if setting.kind == 'draws' else these}"
+    elif setting.kind == "episodes":
+        more = "episodes of fewer jobs or a longer trace"
+    else:
+        more = f"{'shorter' if overlap else 'more'} windows, fresh draws or a longer trace"
+    return (
+        f"The intervals are weak: {len(setting.windows)} {these} {which} too few to tell how {these} differ; "
+        f"{more} tell more."
+    )
+
+
+def _these(setting: Setting) -> str:
+    """What policies were compared on: windows, draws being windows too, or episodes."""
+    return "episodes" if setting.kind == "episodes" else "windows"
 
 
 def _what_was_seen(comparison: Comparison) -> list[str]:
