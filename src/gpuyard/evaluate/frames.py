@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from gpuyard.held_out import HeldOutWindow
@@ -107,6 +108,18 @@ def told_classes(classes: pl.DataFrame) -> pl.DataFrame:
     kinds = classes.group_by("by").agg(pl.col("class").n_unique().alias("count"))
     several = kinds.filter(pl.col("count") > 1)["by"].to_list()
     return classes.filter(pl.col("by").is_in(several))
+
+
+def kept_windows(names: Sequence[int], rows: int) -> set[int]:
+    """Windows of which jobs are kept: all, or as many as the table has room for, evenly spaced.
+
+    Args:
+        names: Of all windows.
+        rows: That a window takes up in the table.
+    """
+    room = max(1, MOST_JOB_ROWS // rows)
+    places = np.linspace(0, len(names) - 1, min(room, len(names))).round()
+    return {names[int(place)] for place in places}
 
 
 def with_names(policy: str, window: int, jobs: pl.DataFrame) -> pl.DataFrame:

@@ -326,8 +326,9 @@ class _Evaluation:
     ) -> list[_Outcome]:
         users = frames.common_users(self._windows)
         labels = {w.name: frames.class_labels(w, users) for w in self._windows} if keep else {}
-        kept = self._kept_windows(len({one.name for one, _ in tasks})) if keep else set()
-        first = self._windows[0].name
+        names = [window.name for window in self._windows]
+        rows = len({one.name for one, _ in tasks}) * self._setting.jobs_per_window
+        kept = frames.kept_windows(names, rows) if keep and self._config.keep_jobs else set()
 
         def run(task: tuple[Contender, HeldOutWindow]) -> _Outcome:
             one, window = task
@@ -342,7 +343,7 @@ class _Evaluation:
                 row,
                 mean_classes(classes),
                 jobs if window.name in kept else None,
-                results[0].table() if window.name == first else None,
+                results[0].table() if window.name == names[0] else None,
             )
 
         outcomes = []
@@ -358,15 +359,6 @@ class _Evaluation:
         looks_back = self._simulation.estimates == "history" or order == "qssf"
         history = window.history() if looks_back else None
         return simulate(window.jobs, self._cluster, policy, noise, history=history)
-
-    def _kept_windows(self, policies: int) -> set[int]:
-        """Windows of which jobs are kept: all, or as many as the table has room for, evenly spaced."""
-        if not self._config.keep_jobs:
-            return set()
-        names = [window.name for window in self._windows]
-        room = max(1, frames.MOST_JOB_ROWS // (policies * self._setting.jobs_per_window))
-        places = np.linspace(0, len(names) - 1, min(room, len(names))).round()
-        return {names[int(place)] for place in places}
 
     def _put_together(
         self,
