@@ -16,6 +16,7 @@ from gpuyard.cli_parts import (
     open_trace,
     parse_settings,
     print_json,
+    print_note,
 )
 from gpuyard.errors import InputError
 from gpuyard.simulation_options import SimulationOptions
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from gpuyard.evaluate import Comparison
     from gpuyard.terminal import StageProgress
+    from gpuyard.workload import Workload
 
 
 def evaluate(
@@ -180,7 +182,29 @@ def _on_windows(
 
         raise InputError(f"--cluster is missing: which cluster shall run {on}? Expected {GRAMMAR}")
     jobs, machines, _ = open_trace(on, cluster)
-    return compare(policies, jobs, machines, options.config(), progress=progress.update, **settings)
+    if not settings.get("draws"):
+        _check_windows(jobs, settings)
+    try:
+        return compare(policies, jobs, machines, options.config(), progress=progress.update, **settings)
+    except InputError as error:  # also where jobs that can never run are what a part lacks
+        raise InputError(str(error).replace("(jobs_per_window)", "(--jobs-per-window)")) from None
+
+
+def _check_windows(jobs: Workload, settings: dict[str, Any]) -> None:
+    """Before anything is run: are the windows too long for these jobs?
+
+    Raises:
+        InputError: if a part that is needed has fewer jobs than a window.
+    """
+    from gpuyard.evaluate.config import BEST, read_evaluation
+    from gpuyard.evaluate.window_sizes import few_windows, refuse_long_windows
+    from gpuyard.evaluate.windows import CHOSEN_IN
+
+    config = read_evaluation(settings)
+    parts = [config.part, *([CHOSEN_IN[config.part]] if config.against == BEST else [])]
+    refuse_long_windows(jobs, parts, config.jobs_per_window)
+    if note := few_windows(jobs, config.part, config.jobs_per_window):
+        print_note(note)
 
 
 def _in_episodes(

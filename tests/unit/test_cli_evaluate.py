@@ -1,5 +1,6 @@
 """``gpuyard evaluate``: what it shows, writes and refuses."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,43 @@ def test_json_is_one_document_with_everything_that_is_shown(
     assert saf["means"]["gpu_utilization"] == read.mean("saf", "gpu_utilization")
     assert told["summary"] == read.summary().split("\n")
     assert "saf+strict/consolidate" in told["who_loses"]
+
+
+def test_few_windows_side_by_side_are_told_before_running_with_the_size_that_helps(
+    jobs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = ("saf", "--on", jobs, "--cluster", CLUSTER, "--against", "sjf", "--windows", "20")
+    code, _, err = run(capsys, *here, "--jobs-per-window", "60")
+    assert code == 0
+    told = re.fullmatch(
+        r"note: the test part of \S+ has (\d+) jobs, [\d.]+ windows of 60 side by side, so intervals will be "
+        r"weak; --jobs-per-window (\d+) would make it (\d+)\n",
+        err,
+    )
+    assert told is not None
+    code, out, err = run(capsys, *here, "--jobs-per-window", told[2], "--json")
+    assert (code, err) == (0, "")
+    assert int(document(out)["setting"]["disjoint"]) == int(told[3]) >= 5
+
+
+def test_a_log_that_is_shorter_than_a_window_is_refused_with_the_option_and_a_size_that_fits(
+    jobs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = ("saf", "--on", jobs, "--cluster", CLUSTER)
+    code, _, err = run(capsys, *here)
+    assert code == 2
+    size = re.search(r"windows of 1,024 jobs: the test part .*, such as --jobs-per-window (\d+)$", err, re.M)
+    assert size is not None
+    assert run(capsys, *here, "--jobs-per-window", size[1], "--windows", "3")[0] == 0
+
+
+def test_jobs_too_few_for_any_window_are_pointed_to_draws(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    write_workload(some_jobs(60), tmp_path / "few.parquet")
+    code, _, err = run(capsys, "saf", "--on", str(tmp_path / "few.parquet"), "--cluster", CLUSTER)
+    assert code == 2
+    assert "compare on draws like these jobs (--draws)" in err
 
 
 def test_fresh_draws_of_a_built_in_workload(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from evaluation_cases import CLUSTER, MIX, like_its_base, some_jobs, written
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, EvaluationConfig, compare, evaluate_draws, evaluate_windows
+from gpuyard.evaluate.window_sizes import few_windows
 from gpuyard.held_out import WindowSet, cut_windows, disjoint_equivalent, overlapping
 from gpuyard.policies.base import PolicySpec, parse_policy
 from gpuyard.policies.fixed import fixed_heuristics, slower_heuristics
@@ -158,6 +159,15 @@ def test_the_whole_part_as_one_window_tells_no_interval() -> None:
     assert (found.setting.kind, found.setting.jobs_per_window) == ("whole", 600)
     assert np.isnan(found.difference("saf").low)
     assert "tells no interval" in found.summary()
+
+
+def test_few_windows_are_told_with_the_size_that_makes_them_eight() -> None:
+    jobs = some_jobs(6000)
+    there = len(split_by_time(jobs).test)
+    told = few_windows(jobs, "test", there // 3)
+    assert told.endswith(f"--jobs-per-window {there // 8} would make it 8")
+    assert not few_windows(jobs, "test", there // 5)
+    assert not few_windows(jobs, "test", None)
 
 
 def test_heuristics_can_be_chosen_by_any_metric_that_has_a_direction() -> None:
