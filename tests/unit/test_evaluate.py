@@ -161,6 +161,18 @@ def test_the_whole_part_as_one_window_tells_no_interval() -> None:
     assert "tells no interval" in found.summary()
 
 
+def test_a_single_name_is_one_policy() -> None:
+    found = compare("saf", some_jobs(), CLUSTER, against="sjf", usual=False, **SMALL)
+    assert [entry.label for entry in found.shown] == ["saf+strict", "sjf+strict"]
+
+
+def test_a_comparison_shows_itself_in_a_line(found: Comparison) -> None:
+    text = repr(found)
+    reference, family = found.policy(found.reference or ""), len(found.policies) - len(found.shown)
+    assert text.startswith("Comparison(sjf+easy, power:0.5+easy+express:600:0.1, ")
+    assert text.endswith(f" and {family} more; 6 windows; reference {reference.label})")
+
+
 def test_few_windows_are_told_with_the_size_that_makes_them_eight() -> None:
     jobs = some_jobs(6000)
     there = len(split_by_time(jobs).test)

@@ -15,7 +15,7 @@ from gpuyard.workload.generators.presets import WorkloadPreset, preset_workloads
 
 
 def compare(
-    policies: Policies,
+    policies: Policies | str,
     workload: Workload | GeneratorConfig | str | Path,
     cluster: Cluster | str | None = None,
     config: SimulationConfig | None = None,
@@ -26,7 +26,7 @@ def compare(
     """Compare policies on windows that nothing was chosen by, against the best fixed heuristic.
 
     Args:
-        policies: Names such as ``sjf+easy``, run directories or model files.
+        policies: Names such as ``sjf+easy``, run directories or model files; a single name is one policy.
         workload: Jobs, a file of them in any known format, the name of a built-in workload, or a generator,
             whose fresh draws are the windows.
         cluster: A cluster, or what ``parse_cluster`` takes, such as ``64x8``; None: that of a built-in
@@ -41,6 +41,7 @@ def compare(
             has too few jobs for a window.
     """
     evaluation = read_evaluation(settings)
+    policies = [policies] if isinstance(policies, str) else policies
     machines = parse_cluster(cluster) if isinstance(cluster, str) else cluster
     preset: WorkloadPreset | None = None
     if isinstance(workload, str) and workload in preset_workloads():

@@ -42,7 +42,7 @@ class Loser:
     difference: Difference
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """What policies reached on the same windows.
 
@@ -70,6 +70,15 @@ class Comparison:
     classes: pl.DataFrame
     jobs: pl.DataFrame | None = None
     schedules: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Who is compared on how many windows; tables are too long for a line."""
+        names = ", ".join(entry.label for entry in self.shown)
+        others = len(self.policies) - len(self.shown)
+        more = f" and {others} more" if others else ""
+        reference = {entry.name: entry.label for entry in self.policies}.get(self.reference or "")
+        these = "episodes" if self.setting.kind == "episodes" else "windows"
+        return f"Comparison({names}{more}; {len(self.setting.windows)} {these}; reference {reference})"
 
     @property
     def shown(self) -> tuple[PolicyEntry, ...]:
