@@ -38,6 +38,11 @@ def test_the_readmes_commands_parse() -> None:
         cli.app.parse_args(shlex.split(command), print_error=False, exit_on_error=False)
 
 
+def test_the_readmes_commands_write_into_a_directory_of_their_own() -> None:
+    commands = re.findall(r"^    gpuyard (?:simulate|evaluate) .*--out (\S+)", README, re.M)
+    assert len(commands) == len(set(commands)) >= 2
+
+
 def test_the_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README, re.S)
     assert len(blocks) >= 2
