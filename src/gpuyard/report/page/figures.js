@@ -139,11 +139,20 @@ class Figure {
     const button = element("button", { type: "button", "aria-label": `Download the data of “${this.title}” as CSV` }, "CSV");
     button.addEventListener("click", () => download(`${this.id}.csv`, chartRows(this.chart)));
     const place = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Data of ${this.title}` });
-    const table = element("details", {}, element("summary", {}, "as a table"), place);
-    table.addEventListener("toggle", () => {
-      if (table.open) place.replaceChildren(plainTable(thinned(chartRows(this.chart))));
-    });
-    return element("div", { class: "foot" }, table, button);
+    this.table = element("details", {}, element("summary", {}, "as a table"), place);
+    this.table.addEventListener("toggle", () => this.fillTable());
+    return element("div", { class: "foot" }, this.table, button);
+  }
+
+  /** The values that are drawn, where the table is open; of many rows some, and that they are. */
+  fillTable() {
+    if (!this.table.open || this.told === this.chart) return;
+    this.told = this.chart;
+    const rows = chartRows(this.chart), shown = thinned(rows);
+    const left = shown.length < rows.length;
+    const count = (some) => (some.length - 1).toLocaleString("en-US");
+    const note = left ? element("p", { class: "note" }, `${count(shown)} of ${count(rows)} rows, evenly spread; the CSV file has all.`) : null;
+    this.table.querySelector(".scroll").replaceChildren(...(note ? [note] : []), plainTable(shown));
   }
 
   draw() {
@@ -153,6 +162,7 @@ class Figure {
     this.tooltip.hidden = true;
     const picture = this.chart.kind === "lines" ? drawLines(this) : drawRows(this);
     this.plot.replaceChildren(picture, this.tooltip);
+    this.fillTable();
   }
 
   keys() {
