@@ -167,6 +167,20 @@ def test_weak_intervals_leave_the_answer_unclear_and_colour_nothing() -> None:
     assert '"verdict":"weak"' in text
 
 
+def test_charts_of_one_draw_of_noise_say_so() -> None:
+    one = compared()
+    several = replace(one, setting=replace(one.setting, noise_draws=5))
+    told = "Of the first of 5 draws of noise"
+    assert told not in page(read_sources([one])[0], [])
+    (data,) = re.findall(r'id="data">(.*?)</script>', page(read_sources([several])[0], []))
+    charts = json.loads(data)["charts"]
+    assert {name for name, chart in charts.items() if told in chart.get("note", "")} == {
+        *("cdf-wait", "cdf-jct", "cdf-bounded-slowdown", "utilisation", "queue")
+    }
+    gantt = page(read_sources([several])[0], []).split('id="gantt"')[1]
+    assert told in gantt.split("</p>")[0]
+
+
 def test_a_single_window_claims_no_interval() -> None:
     report, _ = read_sources([compared(jobs_per_window=None)])
     assert not report.has_intervals

@@ -20,7 +20,7 @@ from gpuyard.report.simulation import check_schedule
 
 if TYPE_CHECKING:
     from gpuyard.evaluate.comparison import Comparison
-    from gpuyard.evaluate.setting import PolicyEntry
+    from gpuyard.evaluate.setting import PolicyEntry, Setting
 
 EVALUATION = "evaluation.json"
 TOLD = (
@@ -28,6 +28,7 @@ TOLD = (
     *("jain_fairness", "finish_time_fairness_p95", "energy_kwh"),
 )
 """Metrics for which differences are worked out."""
+FIRST_WINDOW = "The first window of the comparison."
 _SAME = {
     "fingerprint": "workloads",
     "cluster": "clusters",
@@ -137,7 +138,8 @@ def evaluation_report(comparison: "Comparison", directories: Sequence[str]) -> R
         losses_text=losses_text,
         weak=is_weak(setting),
         windows=_window_values(comparison, standings),
-        part_text="The first window of the comparison." if count > 1 else "",
+        part_text=" ".join(filter(None, (FIRST_WINDOW if count > 1 else "", _draw_text(setting)))),
+        outcomes_text=_draw_text(setting),
         facts=_facts(comparison, cluster, told, directories),
         training=[Path(one.source) for one in comparison.policies if one.source],
     )
@@ -160,6 +162,13 @@ def _facts(
         "compared on": told.removesuffix(","),
         "blocks of the bootstrap": f"{plural(block, 'window')} each",
     }
+
+
+def _draw_text(setting: "Setting") -> str:
+    """That charts of jobs show one draw of the estimates' noise, while figures are means over several."""
+    if setting.noise_draws < 2:
+        return ""
+    return f"Of the first of {setting.noise_draws} draws of noise; the figures compared are means over all."
 
 
 def _windows_text(kind: str, count: int, jobs: int, part: str) -> str:

@@ -3,6 +3,7 @@
 A chart is a dictionary: ``id``, ``title``, ``note``, ``kind`` and what that kind needs.
 
 * ``lines``: ``x`` and ``y`` (axes) and ``series``, each with ``name``, ``colour``, ``x`` and ``y``.
+  ``tells`` says what screen readers are told of a line: ``quantiles``, ``maximum``, else where it ends.
 * ``rows``: ``x`` (an axis) and ``rows``, each with ``name`` and ``dots``: ``series`` (its name), ``colour``,
   ``value`` and, for an interval, ``low`` and ``high``.
 
@@ -25,6 +26,7 @@ from gpuyard.report.model import Report, Standing
 MOST_LINES = 8
 """Policies in one chart; more cannot be told apart by colour."""
 QUANTILES = 240
+CDF_NOTE = "Share of jobs at most so high: further left and up is better."
 BINS = 360
 Chart = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -157,8 +159,9 @@ def cdf_charts(report: Report, palette: Palette) -> list[Chart]:
                 {
                     "id": f"cdf-{key.removesuffix('_s').replace('_', '-')}",
                     "kind": "lines",
+                    "tells": "quantiles",
                     "title": f"{title} of jobs",
-                    "note": "Share of jobs at most so high: further left and up is better.",
+                    "note": f"{CDF_NOTE} {report.outcomes_text}".strip(),
                     "x": axis(title.lower(), unit, "log", floor=1.0),
                     "y": axis("share of jobs", "share", low=0.0, high=1.0),
                     "series": series,
@@ -201,7 +204,8 @@ def time_charts(report: Report, palette: Palette) -> list[Chart]:
 
 def _over_time(id: str, title: str, what: str, y: Chart, series: list[Chart]) -> Chart:
     note = f"Means of {what}, over {BINS} spans of time."
-    return {"id": id, "kind": "lines", "title": f"{title} over time", "note": note, "y": y, "series": series}
+    told = {"kind": "lines", "tells": "maximum", "title": f"{title} over time"}
+    return {"id": id, **told, "note": note, "y": y, "series": series}
 
 
 def _time_means(begin: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:

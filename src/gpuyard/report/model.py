@@ -136,6 +136,7 @@ class Report:
         weak: Whether intervals are likely to be too narrow, so that no verdict is sure.
         windows: Of each policy, the deciding metric on each window.
         part_text: Which part of the comparison schedules show.
+        outcomes_text: Which part of it outcomes show, if not all.
         facts: What was compared, by name, for the last section.
     """
 
@@ -160,6 +161,7 @@ class Report:
     weak: bool = False
     windows: Mapping[str, Sequence[tuple[str, float]]] = field(default_factory=dict)
     part_text: str = ""
+    outcomes_text: str = ""
     training: Sequence[Path] = ()
 
     @property

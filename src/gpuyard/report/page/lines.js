@@ -24,11 +24,21 @@ function drawLines(figure) {
 }
 
 function describeLines(title, series, chart) {
-  const ends = series.map((one) => {
-    const known = one.y.filter((value) => value !== null);
-    return `${one.name}: ${valueText(known[0], chart.y.unit)} to ${valueText(known[known.length - 1], chart.y.unit)}`;
-  });
-  return `${title}. ${chart.y.label} over ${chart.x.label}. ${ends.join("; ")}. Arrow keys read values.`;
+  const told = series.map((one) => `${one.name}: ${describeLine(one, chart)}`);
+  return `${title}. ${chart.y.label} over ${chart.x.label}. ${told.join("; ")}. Arrow keys read values.`;
+}
+
+/** What a line shows, in a few words: of a distribution its median and tail, over time its peak. */
+function describeLine(one, chart) {
+  const known = one.y.filter((value) => value !== null);
+  if (!known.length) return "no values";
+  const [first, last] = [known[0], known[known.length - 1]].map((value) => valueText(value, chart.y.unit));
+  if (chart.tells === "quantiles") {
+    const [median, tail] = [0.5, 0.99].map((share) => valueText(valueAt({ x: one.y, y: one.x }, share), chart.x.unit));
+    return `median ${median}, 99th percentile ${tail}`;
+  }
+  if (chart.tells === "maximum") return `at most ${valueText(known.reduce((a, b) => Math.max(a, b)), chart.y.unit)}`;
+  return `${first} to ${last}`;
 }
 
 function drawFrame(svg, chart, area, x, y) {
