@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from report_cases import NASTY, SCRIPT
+from gpuyard.report import write_report
+from report_cases import NASTY, SCRIPT, simulated
 
 Box = dict[str, float]
 
@@ -302,6 +304,48 @@ def test_every_chart_has_its_data_as_a_file_and_as_a_table(open_page: Any, evalu
         figure.locator("tbody tr").first.wait_for()
 
 
+def test_the_table_of_a_chart_follows_what_is_chosen(open_page: Any, evaluation_page: Path) -> None:
+    page = open_page(evaluation_page)
+    figure = page.locator("#figure-by-user")
+    figure.locator("summary").click()
+    figure.locator("th", has_text="mean bounded slowdown").wait_for()
+    figure.locator("select").select_option("mean wait")
+    assert "mean wait (s)" in figure.locator("thead").inner_text()
+
+
+def test_a_table_with_some_of_the_rows_says_so(open_page: Any, evaluation_page: Path) -> None:
+    page = open_page(evaluation_page)
+    table = page.locator("#figure-cdf-wait .foot")
+    table.locator("summary").click()
+    table.locator("tbody tr").first.wait_for()
+    shown = table.locator("tbody tr").count()
+    every = len(saved(page, "#figure-cdf-wait .foot button")) - 1
+    assert shown < every
+    assert f"{shown} of {every} rows" in table.locator(".note").inner_text()
+    page.locator("#figure-change summary").click()
+    page.locator("#figure-change tbody tr").first.wait_for()
+    assert page.locator("#figure-change .foot .note").count() == 0
+
+
+def test_the_tables_that_are_quoted_can_be_saved(
+    open_page: Any, evaluation_page: Path, tmp_path: Path
+) -> None:
+    page = open_page(evaluation_page)
+    rows = saved(page, "[data-csv=policies]")
+    table = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+    slowdowns = [float(row["mean_bounded_slowdown"]) for row in table]
+    assert slowdowns == numbers(page, "mean bounded slowdown")
+    assert [row["verdict"] for row in table] == [text.split()[-1] for text in texts(page, 2)]
+    assert sum(row["role"] == "reference" for row in table) == 1
+    write_report(tmp_path / "report.html", [simulated(tmp_path / "of", ("fifo+easy", "lifo+greedy"))])
+    page = open_page(tmp_path / "report.html")
+    lost = saved(page, "[data-csv=losses]")
+    assert len(lost) - 1 == page.locator("#losses tbody tr").count() > 0
+    users = {row[1] for row in lost if row[0] == "user"}
+    assert users
+    assert users <= set(NASTY)
+
+
 def test_training_curves_are_shown(open_page: Any, simulation_page: Path) -> None:
     page = open_page(simulation_page)
     assert page.locator("#training figure").count() >= 3
@@ -370,3 +414,13 @@ def test_parts_of_the_page_are_named_for_screen_readers(open_page: Any, evaluati
     )
     assert unnamed == 0
     assert page.locator("svg[role=img]:not([aria-label])").count() == 0
+
+
+def test_screen_readers_are_told_what_charts_show(open_page: Any, evaluation_page: Path) -> None:
+    page = open_page(evaluation_page)
+
+    def told(chart: str) -> str:
+        return str(page.locator(f"#figure-{chart} svg").get_attribute("aria-label"))
+
+    assert re.search(r"sjf\+easy: median \S+ \w+.*, 99th percentile [1-9]", told("cdf-wait"))
+    assert re.search(r"sjf\+easy: at most [1-9]\d* %", told("utilisation"))

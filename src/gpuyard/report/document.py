@@ -24,6 +24,7 @@ from gpuyard.report.figures import (
 )
 from gpuyard.report.gantt import gantt_data
 from gpuyard.report.model import Report
+from gpuyard.report.tables import table_files
 from gpuyard.report.training import training_charts
 from gpuyard.runs import Run
 
@@ -79,6 +80,7 @@ def page(report: Report, runs: Sequence[Run]) -> str:
     data = {
         "charts": {chart["id"]: chart for chart in every if chart is not None},
         "gantt": gantt[0] if gantt else None,
+        "tables": table_files(report),
     }
     links = "".join(f'<a href="#{key}">{_SECTIONS[key]}</a>' for key, html in sections.items() if html)
     return _assembled(report, links, "\n".join(filter(None, body)), data, gantt[1] if gantt else {})

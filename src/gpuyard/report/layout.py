@@ -100,11 +100,7 @@ def figures(charts: Sequence[Mapping[str, Any] | None]) -> str:
 
 def comparison_table(report: Report, palette: Palette) -> str:
     """A row a policy, with differences to the reference and verdicts; the script makes it sortable."""
-    known = [
-        metric
-        for metric in dict.fromkeys((report.metric, *COLUMNS))
-        if metric == report.metric or tells_apart(report, metric)
-    ]
+    known = table_metrics(report)
     heads = [_head("policy", "text")]
     if report.has_intervals:
         heads.append(_head("verdict", "text"))
@@ -122,7 +118,24 @@ def comparison_table(report: Report, palette: Palette) -> str:
         '<table class="sortable" id="policies">'
         f'<caption class="visually-hidden">{escape(caption)}</caption>'
         f"<thead><tr>{''.join(heads)}</tr></thead>"
-        f"<tbody>{rows}</tbody></table></div>"
+        f"<tbody>{rows}</tbody></table></div>{_csv_button('policies', 'Policies compared')}"
+    )
+
+
+def table_metrics(report: Report) -> list[str]:
+    """Metrics of the comparison table, the deciding one first."""
+    return [
+        metric
+        for metric in dict.fromkeys((report.metric, *COLUMNS))
+        if metric == report.metric or tells_apart(report, metric)
+    ]
+
+
+def _csv_button(table: str, title: str) -> str:
+    """What downloads a table; the script makes the file out of the values in it."""
+    return (
+        f'<p class="foot"><button type="button" data-csv="{escape(table)}" '
+        f'aria-label="Download “{escape(title)}” as CSV">CSV</button></p>'
     )
 
 
@@ -210,7 +223,7 @@ def losses_table(losses: Sequence[Loss], said: str) -> str:
     return (
         f'<h3>Who loses</h3><p class="intro">Classes of jobs that fare worse {escape(said)}.</p>'
         f'{_wide("Who loses")}<table class="sortable" id="losses"><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>{more}"
+        f"<tbody>{rows}</tbody></table></div>{more}{_csv_button('losses', 'Who loses')}"
     )
 
 

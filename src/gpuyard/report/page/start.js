@@ -24,6 +24,9 @@ function whenIdle(tasks) {
 const data = JSON.parse(document.getElementById("data").textContent);
 listenForTheme();
 document.querySelectorAll("table.sortable").forEach(makeSortable);
+for (const button of document.querySelectorAll("button[data-csv]")) {
+  button.addEventListener("click", () => download(`${button.dataset.csv}.csv`, data.tables[button.dataset.csv]));
+}
 const [firstFigure, ...otherFigures] = document.querySelectorAll("figure[data-chart]");
 const drawFigure = (home) => new Figure(home, data.charts[home.dataset.chart]);
 if (firstFigure) drawFigure(firstFigure);
