@@ -10,6 +10,7 @@ from gpuyard.errors import InputError
 from gpuyard.files import atomic_write, check_directory
 from gpuyard.learn.config import TrainConfig, load_toml, merged, read_config
 from gpuyard.learn.environments import Environments
+from gpuyard.learn.evolve import many_weights_in_words
 from gpuyard.learn.exit_codes import BAD_INPUT
 from gpuyard.learn.launch import TrainingProcesses
 from gpuyard.network.model_file import find_model, read_model
@@ -41,7 +42,7 @@ def start_run(directory: Path, config: TrainConfig, console: Console, notes: Seq
         raise InputError(
             f"{directory}: is not empty; choose another --out, or go on with its run by --resume {directory}"
         )
-    Environments(config.environment)  # what is wrong with it is told before anything is written
+    environments = Environments(config.environment)  # what is wrong is told before anything is written
     warm = [config.warm_start.policy] if config.warm_start else []
     imitated = [config.settings.policy] if config.algorithm == "clone" else []
     for policy in (*config.validation.heuristics, *warm, *imitated):
@@ -54,7 +55,15 @@ def start_run(directory: Path, config: TrainConfig, console: Console, notes: Seq
         with atomic_write(directory / START) as temporary:
             shutil.copyfile(start, temporary)
     _write_config(directory, config)
-    return _follow(directory, config, console, resume=False, notes=notes)
+    many = many_weights(config, environments)
+    return _follow(directory, config, console, resume=False, notes=[*notes, *([many] if many else [])])
+
+
+def many_weights(config: TrainConfig, environments: Environments) -> str:
+    """That evolution of a ``state-rule`` would move many weights; empty if it would not."""
+    if config.algorithm != "evolve" or config.network.kind != "state-rule":
+        return ""
+    return many_weights_in_words(environments.model("train"), config.settings)
 
 
 def continue_run(directory: Path, console: Console, minutes: float | None = None) -> int:

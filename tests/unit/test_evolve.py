@@ -15,6 +15,7 @@ from gpuyard.learn.validation import Validation
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.rollout import native_network
 from gpuyard.network.sizes import NetworkSizes
+from gpuyard.training import many_weights
 
 START = {"score.weight": np.zeros((1, 3), np.float32), "gate_jobs.bias": np.ones(1, np.float32)}
 STEPS = {"score.weight": np.array([[1.0, 0.0, 2.0]]), "gate_jobs.bias": np.array([0.5])}
@@ -44,6 +45,32 @@ def test_weights_without_a_step_stay_where_they_are() -> None:
 def test_too_few_weights_to_move_are_refused() -> None:
     with pytest.raises(InputError, match="at least 2 weights, but there are 1"):
         Evolution(START, {"score.weight": np.array([[1.0, 0.0, 0.0]])}, settings(), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({}, 602),  # 21 columns of jobs, 13 of globals without lookahead: 2 x 21 x 13 + 2 x 21 + 13 + 1
+        ({"job_features": ["estimate", "gpus"], "global_features": ["queue", "drain"]}, None),
+    ],
+)
+def test_many_weights_of_a_state_rule_are_told(changes: dict[str, Any], count: int | None) -> None:
+    tables = {**TABLES, "environment": {**TABLES["environment"], **changes}}
+    tables["rule"] = {"score": {"estimate": 1.0}}
+    config = read_config({**tables, "network": {"kind": "state-rule"}}, "here")
+    told = many_weights(config, Environments(config.environment))
+    assert ("with few columns something is found sooner" in told) == (count is not None)
+    if count is not None:
+        assert f"has up to {count:,} weights to move" in told
+    assert not many_weights(read_config(tables, "here"), Environments(config.environment))
+
+
+def test_a_state_rule_of_too_many_weights_is_told_to_take_fewer_columns() -> None:
+    steps = {"score.weight": np.ones((1, 2001))}
+    with pytest.raises(InputError, match=r"at most 2,000 weights.*--environment.job_features"):
+        Evolution(START, steps, settings(), seed=1, middle=np.zeros(3))
+    with pytest.raises(InputError, match=r"at most 2,000 weights.*--network.width"):
+        Evolution(START, steps, settings(), seed=1)
 
 
 def test_mean_moves_towards_what_is_better() -> None:

@@ -33,6 +33,9 @@ LOOK_STEPS, LOOK_ENVS = 200, 16
 """Of how many steps and environments the spread of columns is taken."""
 LONG_LOOK_STEPS = 1000
 """The same where the middle of columns matters too, which moves in the course of an episode."""
+MANY_WEIGHTS = 500
+"""Of a ``state-rule``: with more of them many generations pass before anything is found."""
+FEWER_COLUMNS = "name some with --environment.job_features and --environment.global_features"
 MOVED_BY_STATE = {"score.weight": "score_state.weight", "gate_jobs.weight": "gate_state.weight"}
 
 
@@ -120,6 +123,19 @@ def steps_of_rule(model: EnvModel, config: EvolveConfig, spread: Spread, *, lean
     return steps
 
 
+def many_weights_in_words(model: EnvModel, config: EvolveConfig) -> str:
+    """That a ``state-rule`` has many weights to move, if all of its columns vary; empty if it has few."""
+    jobs, overall = (np.ones(len(model.parts[name].names)) for name in ("jobs", "globals"))
+    steps = steps_of_rule(model, config, Spread(jobs, overall, overall), leans=True)
+    size = sum(int(np.count_nonzero(step)) for step in steps.values())
+    if size <= MANY_WEIGHTS:
+        return ""
+    return (
+        f"this state-rule has up to {size:,} weights to move, one for every pair of columns of jobs and "
+        f"globals; with few columns something is found sooner: {FEWER_COLUMNS}"
+    )
+
+
 def steps_of_network(weights: Tensors, trained: Sequence[str]) -> Steps:
     """Of a network with hidden layers: the size that its first weights have, by the inputs of a layer.
 
@@ -180,9 +196,9 @@ class Evolution:
                 "varies; use other features of the environment, or a gate_step above 0"
             )
         if size > MOST_WEIGHTS:
+            fewer = "use a smaller --network.width" if middle is None else FEWER_COLUMNS
             raise InputError(
-                f"evolve moves at most {MOST_WEIGHTS:,} weights, but there are {size:,}; use a smaller "
-                "--network.width"
+                f"evolve moves at most {MOST_WEIGHTS:,} weights, but there are {size:,}; {fewer}"
             )
         self._strategy: Any = covariance_strategy(size, config.sigma, config.population, seed)
         self.losses: list[list[float]] = []
