@@ -79,6 +79,10 @@ def describe(
     for part, what in document["observation"]["parts"].items():
         if what["columns"]:
             console.print(column_table(part, what), "", sep="\n")
+    for setting, part in (("job_features", "jobs"), ("global_features", "globals")):
+        asked = [column["name"] for column in document["observation"]["on_request"][part]]
+        if asked:
+            console.print(f"Columns of {part} on request, if {setting} names them: {', '.join(asked)}")
     version = document["observation"]["version"]
     console.print(f"docs/observation.md has the formulas of observation version {version}", style="dim")
 

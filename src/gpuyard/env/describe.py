@@ -134,6 +134,7 @@ def describe_document(model: EnvModel, preset: str | None = None) -> dict[str, A
             "version": _core.OBSERVATION_VERSION,
             "flatten": config.flatten,
             "parts": {name: _part(part) for name, part in model.parts.items()},
+            "on_request": on_request(model),
             "mask": {
                 "shape": [model.actions],
                 "type": "int8",
@@ -143,6 +144,19 @@ def describe_document(model: EnvModel, preset: str | None = None) -> dict[str, A
         "base_policy": model.policy.name,
         "episodes": source_document(model),
         "settings": settings_document(model),
+    }
+
+
+def on_request(model: EnvModel) -> dict[str, list[dict[str, Any]]]:
+    """Columns that an environment does not show unless its settings name them, by the part they belong to."""
+    asked = {"jobs": _core.ASKED_JOB_COLUMNS, "globals": _core.ASKED_GLOBAL_COLUMNS}
+    return {
+        part: [
+            {"name": name, "low": low, "high": high}
+            for name, low, high in columns
+            if name not in model.parts[part].names
+        ]
+        for part, columns in asked.items()
     }
 
 
