@@ -386,6 +386,41 @@ def test_a_phone_shows_everything_without_scrolling_sideways(open_page: Any, eva
     assert page.locator("#answer-title").is_visible()
 
 
+def test_texts_of_the_first_chart_stay_in_its_card_on_a_phone(open_page: Any, evaluation_page: Path) -> None:
+    page = open_page(evaluation_page, width=390)
+    outside = page.evaluate(
+        """(() => {
+          const card = document.querySelector("#figure-change").getBoundingClientRect();
+          return [...document.querySelectorAll("#figure-change text")].filter((one) => {
+            const box = one.getBoundingClientRect();
+            return box.left < card.left || box.right > card.right;
+          }).map((one) => one.textContent);
+        })()"""
+    )
+    assert outside == []
+
+
+def test_the_row_of_the_answer_stands_out_to_its_left_end_on_a_phone(
+    open_page: Any, evaluation_page: Path
+) -> None:
+    page = open_page(evaluation_page, width=390)
+    paint = "(one) => getComputedStyle(one).backgroundColor"
+    row, name, other = (
+        page.locator(f"#policies {place}").first.evaluate(paint)
+        for place in ("tr.subject", "tr.subject th", "tbody tr:not(.subject) th")
+    )
+    assert name == row != other
+
+
+def test_a_difference_reads_the_same_in_the_chart_and_the_table(
+    open_page: Any, evaluation_page: Path
+) -> None:
+    page = open_page(evaluation_page)
+    cells = [text.split("\n")[0].strip() for text in texts(page, 3)]
+    drawn = page.locator("#figure-change svg g text").all_text_contents()
+    assert drawn == cells
+
+
 def test_charts_tell_values_by_keys(open_page: Any, evaluation_page: Path) -> None:
     page = open_page(evaluation_page)
     plot = page.locator("#figure-cdf-wait .plot")

@@ -23,7 +23,7 @@ from gpuyard.report.model import Change, Report
 from gpuyard.report.packing import LARGEST, Column, pack_columns
 from gpuyard.report.perfetto import trace_events, write_perfetto
 from gpuyard.report.sources import read_sources
-from gpuyard.report.words import interval, percent
+from gpuyard.report.words import in_one_notation, interval, percent
 from report_cases import NASTY, compared, jobs_with_names, simulated
 from sample_runs import write_run
 
@@ -197,6 +197,13 @@ def test_a_report_is_the_same_bytes_each_time(tmp_path: Path) -> None:
 )
 def test_differences_read_well(ratio: float | None, text: str) -> None:
     assert percent(ratio) == text
+
+
+def test_words_of_a_terminal_take_the_notation_of_the_page() -> None:
+    told = "p99 wait 1 d 3 h (+70 %, -39 % to +289 %); x 12.3 (-21 % to x 43.1) of user a-1, sjf-x 2"
+    assert in_one_notation(told) == (
+        "p99 wait 1 d 3 h (+70 %, −39 % to ×3.9); ×12.3 (−21 % to ×43.1) of user a-1, sjf-x 2"
+    )
 
 
 def test_an_interval_names_both_ends() -> None:

@@ -10,7 +10,14 @@ import numpy as np
 from gpuyard.evaluate.words import tied_with, where_chosen
 from gpuyard.quantities import metric_label, metric_text
 from gpuyard.report.model import Answer, Change, Standing, Tile
-from gpuyard.report.words import MANY_TIMES, difference_words, interval, percent, side_figures
+from gpuyard.report.words import (
+    MANY_TIMES,
+    difference_words,
+    in_one_notation,
+    interval,
+    percent,
+    side_figures,
+)
 
 if TYPE_CHECKING:
     from gpuyard.evaluate.comparison import Comparison
@@ -132,7 +139,9 @@ def _weakness(setting: "Setting") -> str:
 def _words(comparison: "Comparison") -> list[str]:
     """More in words, without the policies that are tied: those worth a name stand above."""
     lines = [line for line in comparison.summary().split("\n") if line.strip()]
-    return [line for line in lines if not line.startswith("Statistically a tie with the best")]
+    return [
+        in_one_notation(line) for line in lines if not line.startswith("Statistically a tie with the best")
+    ]
 
 
 def _sentence(pair: Pair, metric: str, lower_is_better: bool, tied: bool) -> str:

@@ -1,5 +1,6 @@
 """Differences and answers in words."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,18 @@ def percent(ratio: float | None) -> str:
     digits = 1 if size < 99.5 or size >= 100 else 2
     text = f"{size:.{digits}f} %"
     return text if float(f"{size:.{digits}f}") == 0 else f"{'−' if ratio < 0 else '+'}{text}"
+
+
+def in_one_notation(text: str) -> str:
+    """A text made for terminals with the page's notation: real minus signs, and multiples as ``×6.3``."""
+
+    def multiple(found: re.Match[str]) -> str:
+        ratio = float(found[1].replace(",", "")) / 100
+        return percent(ratio) if ratio >= MANY_TIMES else found[0]
+
+    text = re.sub(r"(?<=[ (])\+([\d,.]+) %", multiple, text)
+    text = re.sub(r"(?<=[ (])x (?=\d)", "×", text)
+    return re.sub(r"(?<=[ (])-(?=\d)", "−", text)
 
 
 def interval(change: Change) -> str:

@@ -30,7 +30,7 @@ function linearScale(axis, values, size, spacing) {
   if (axis.high === undefined && axis.label !== "time" && axis.label !== "samples") high = Math.ceil(high / step - 1e-9) * step;
   const ticks = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high * (1 + 1e-9) + 1e-12; k++) {
-    ticks.push({ value: k * step, text: valueText(Number((k * step).toPrecision(10)), axis.unit) });
+    ticks.push({ value: k * step, text: tickText(Number((k * step).toPrecision(10)), axis.unit) });
   }
   return { low, high, ticks, at: (value) => ((value - low) / (high - low)) * size, back: (pixel) => low + (pixel / size) * (high - low) };
 }

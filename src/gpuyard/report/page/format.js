@@ -53,8 +53,20 @@ function valueText(value, unit) {
   if (value === null || value === undefined) return "-";
   if (unit === "s") return duration(value);
   if (unit === "share") return percent(value);
-  if (unit === "change") return value >= 2 ? `×${short(1 + value)}` : percent(value, true);
+  if (unit === "change") return changeText(value);
   return short(value);
+}
+
+/** A relative difference as tables of the page tell it: −12.3 %, +0.4 %, ×6.3. */
+function changeText(ratio) {
+  if (ratio >= 2) return `×${(1 + ratio).toLocaleString("en-US", { minimumFractionDigits: ratio < 99 ? 1 : 0, maximumFractionDigits: ratio < 99 ? 1 : 0 })}`;
+  const size = 100 * Math.abs(ratio), text = size.toFixed(size < 99.5 || size >= 100 ? 1 : 2);
+  return `${Number(text) === 0 ? "" : ratio < 0 ? "−" : "+"}${text} %`;
+}
+
+/** A value beside an axis, where round numbers stand. */
+function tickText(value, unit) {
+  return unit === "change" && value < 2 ? percent(value, true) : valueText(value, unit);
 }
 
 /** Rows of values as CSV: quoted where a comma, a quote or a line break asks for it. */

@@ -14,7 +14,7 @@ function drawRows(figure) {
   const dots = chart.rows.flatMap((row) => row.dots.filter((dot) => !figure.hidden.has(dot.series)));
   const x = makeScale(chart.x, dots.flatMap((dot) => [dot.value, dot.low ?? dot.value, dot.high ?? dot.value]), area.width, 84);
   const svg = shape("svg", { width, height, role: "img", "aria-label": describeRows(figure.title, chart) });
-  drawColumns(svg, chart, area, x);
+  drawColumns(svg, chart, area, x, width);
   chart.rows.forEach((row, index) => drawRow({ svg, row, figure, area, x, stacked, single, top: top + index * each, each }));
   return svg;
 }
@@ -24,15 +24,25 @@ function describeRows(title, chart) {
   return `${title}. ${told.join("; ")}.`;
 }
 
-function drawColumns(svg, chart, area, x) {
+function drawColumns(svg, chart, area, x, width) {
   const base = area.top + area.height;
   for (const tick of x.ticks) {
     const at = area.left + x.at(tick.value);
     const zero = chart.x.unit === "change" && Math.abs(tick.value) < 1e-12;
     svg.append(shape("path", { class: zero ? "zero" : "grid", d: `M${at} ${area.top}V${base}` }));
-    svg.append(shape("text", { x: at, y: base + 16, "text-anchor": "middle", class: "muted" }, tick.text));
+    svg.append(placedText(tick.text, at, base + 16, width));
   }
-  svg.append(shape("text", { x: area.left + area.width / 2, y: base + 34, "text-anchor": "middle", class: "muted" }, chart.x.label));
+  svg.append(placedText(chart.x.label, area.left + area.width / 2, base + 34, width));
+}
+
+const LETTER = 6.6; // a letter's usual width in pixels, at 12 pixels
+
+/** A text around a place, moved and cut so that it stays in the picture. */
+function placedText(text, at, y, width) {
+  const room = Math.floor(width / LETTER);
+  const told = text.length > room ? `${text.slice(0, Math.max(room - 1, 3))}…` : text;
+  const half = Math.min((told.length * LETTER) / 2, width / 2);
+  return shape("text", { x: Math.max(half, Math.min(at, width - half)), y, "text-anchor": "middle", class: "muted" }, told);
 }
 
 function drawRow({ svg, row, figure, area, x, stacked, single, top, each }) {
