@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from gpuyard.cli_parts import Json, one_line, open_console, print_json
+from gpuyard.cli_parts import Flag, Json, one_line, open_console, print_json
 
 if TYPE_CHECKING:
     from gpuyard.experiments.running import Experiment
 
 Files = Annotated[
     list[Path] | None,
-    Parameter(help="Recipes, such as experiments/lublin.toml. (default: all of experiments/)"),
+    Parameter(negative=(), help="Recipes, such as experiments/lublin.toml. (default: all of experiments/)"),
 ]
 Results = Annotated[Path, Parameter(help="The folder of results.")]
 Traces = Annotated[
@@ -73,17 +73,22 @@ def page(
     readme: Annotated[
         Path | None, Parameter(help="A file whose table of headlines is written, too, between its marks.")
     ] = None,
+    force: Annotated[
+        bool, Flag, Parameter(help="Also if figures that the page has now would be lost.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Write the page of results from what experiments left behind.
 
-    An experiment of which nothing was run here keeps what the page says of it, unless its recipe has changed.
+    An experiment of which nothing was run here keeps what the page says of it. If its recipe has changed
+    since, its figures would be lost, and nothing is written without --force.
     """
     from gpuyard.experiments.page import write_page
     from gpuyard.experiments.running import Experiment
     from gpuyard.quantities import plural
 
-    written = write_page([Experiment.of(file, results) for file in files or _recipes()], out, readme)
+    experiments = [Experiment.of(file, results) for file in files or _recipes()]
+    written = write_page(experiments, out, readme, force=force)
     whole, kept, missing = (list(names) for names in (written.whole, written.kept, written.missing))
     if json:
         print_json({"page": str(out), "experiments": whole, "kept": kept, "missing": missing})
@@ -129,15 +134,22 @@ def ship(
 
 @experiments_app.command
 def check(
+    names: Annotated[list[str] | None, Parameter(negative=(), help="Models. (default: all)")] = None,
+    /,
     *,
     traces: Traces = None,
-    models: Annotated[list[str] | None, Parameter(name="--model", help="Only this one; repeat it.")] = None,
+    models: Annotated[
+        list[str] | None, Parameter(name="--model", negative=(), help="The same; repeat it.")
+    ] = None,
     json: Json = False,
 ) -> int:
-    """Evaluate the shipped models again and compare with the figures on their cards."""
+    """Evaluate the shipped models again and compare with the figures on their cards.
+
+    Example: gpuyard experiments check philly-order --traces traces
+    """
     from gpuyard.experiments.checking import check_models
 
-    checks = check_models(traces, models)
+    checks = check_models(traces, list(dict.fromkeys([*(names or ()), *(models or ())])))
     if json:
         print_json({"checks": [one.document() for one in checks]})
     else:

@@ -202,9 +202,17 @@ def test_the_verbs_write_and_print_json(
     assert "[their cards](models.md)" in (tmp_path / "results.md").read_text()
     assert main(["experiments", "check", "--model", "by-draws", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["checks"][0]["agrees"] is True
+    assert main(["experiments", "check", "by-draws", "--model", "by-draws", "--json"]) == 0
+    assert [one["model"] for one in json.loads(capsys.readouterr().out)["checks"]] == ["by-draws"]
     (tmp_path / "by-draws.safetensors").write_bytes(b"spoilt")
     assert main(["experiments", "check", "--model", "by-draws"]) == 1
     assert "by-draws: DIFFERS" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["run", "page", "ship", "check"])
+def test_the_help_has_no_options_that_empty_lists(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiments", command, "--help"]) == 0
+    assert "--empty" not in capsys.readouterr().out
 
 
 def test_ship_says_which_models_it_left_as_they_are(

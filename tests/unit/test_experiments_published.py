@@ -172,12 +172,30 @@ def test_figures_of_another_recipe_are_not_kept(finished: Experiment, tmp_path: 
     out = tmp_path / "results.md"
     write_page([finished, one], out)
     forget(one)
-    changed = other(one, **CHANGES[change](one.recipe))
-    written = write_page([finished, changed], out)
+    changed, before = other(one, **CHANGES[change](one.recipe)), written_files(out)
+    with pytest.raises(InputError, match=r"would lose the published figures of one: .*--force"):
+        write_page([finished, changed], out)
+    assert written_files(out) == before
+    written = write_page([finished, changed], out, force=True)
     assert (written.whole, written.kept, written.missing) == (("tiny",), (), ("one",))
     section = out.read_text().partition('<a id="experiment-one"></a>')[2]
     assert "**Not complete.** Still to be run: jobs, evolve" in section
     assert "(#experiment-one) | not complete |" in out.read_text()
+
+
+def test_figures_of_experiments_that_are_not_given_are_not_dropped(
+    finished: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "results.md"
+    write_page([finished, copy_of(finished, tmp_path / "one")], out)
+    before = written_files(out)
+    recipe, results = finished.here.parents[1] / "tiny.toml", finished.here.parent
+    command = ["experiments", "page", str(recipe), "--results", str(results), "--out", str(out)]
+    assert main(command) == 2
+    assert "would lose the published figures of one" in capsys.readouterr().err
+    assert written_files(out) == before
+    assert main([*command, "--force"]) == 0
+    assert "experiment-one" not in out.read_text()
 
 
 def test_prose_and_the_number_of_processes_are_no_part_of_the_fingerprint(finished: Experiment) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -84,7 +85,9 @@ class Written:
     missing: tuple[str, ...]
 
 
-def write_page(experiments: Sequence[Experiment], out: Path, readme: Path | None = None) -> Written:
+def write_page(
+    experiments: Sequence[Experiment], out: Path, readme: Path | None = None, *, force: bool = False
+) -> Written:
     """Write the page of results and its pictures.
 
     Args:
@@ -92,20 +95,24 @@ def write_page(experiments: Sequence[Experiment], out: Path, readme: Path | None
             said of it before, if its recipe is still the same.
         out: The page; pictures go to ``images`` beside it.
         readme: A file whose table of headlines is written too.
+        force: Also if figures of an experiment that the page has would be lost.
 
     Returns:
         What it has.
 
     Raises:
-        InputError: if there are neither results nor anything to keep, or damaged ones, or something cannot be
-            written.
+        InputError: if there are neither results nor anything to keep, or damaged ones, if published figures
+            would be lost, or if something cannot be written.
     """
     ordered = sorted(experiments, key=lambda one: (one.recipe.letter, one.name))
     published, idle = Published.read(out), [one for one in ordered if not one.has_results]
     kept = {one.name: account for one in idle if (account := published.account(one)) is not None}
     if not kept and len(idle) == len(ordered):
         raise InputError(f"none of these experiments has results yet, so {out} stays as it is; run one first")
-    accounts = [kept.get(one.name) or _account(one, out) for one in ordered]
+    tables = {one.name: show_all(one) for one in ordered if one.name not in kept}
+    if not force:
+        _refuse_losses(published, {*kept, *(name for name, shown in tables.items() if _has_figures(shown))})
+    accounts = [kept.get(one.name) or _account(one, tables[one.name], out) for one in ordered]
     rows = [row for one in accounts for row in one.record.rows]
     picture = f"{IMAGES}/{out.stem}.svg"
     if gains := gains_of(rows):
@@ -119,6 +126,28 @@ def write_page(experiments: Sequence[Experiment], out: Path, readme: Path | None
         kept=tuple(kept),
         missing=tuple(one.name for one in idle if one.name not in kept),
     )
+
+
+def _has_figures(tables: Sequence[Shown]) -> bool:
+    return any(table.comparison is not None for table in tables)
+
+
+def _refuse_losses(published: Published, there: AbstractSet[str]) -> None:
+    """Refuse to write a page without figures that it has now.
+
+    Args:
+        published: The page as it is.
+        there: Experiments that have figures.
+
+    Raises:
+        InputError: naming experiments that would lose theirs.
+    """
+    if lost := [name for name in published.with_figures() if name not in there]:
+        raise InputError(
+            f"{published.path}: would lose the published figures of {', '.join(lost)}: there are no results "
+            "of them here, and their recipes have changed or are not among those given; run them, give all "
+            "recipes as they were, or drop the figures with --force. Nothing was written"
+        )
 
 
 def _write(path: Path, text: str) -> None:
@@ -136,8 +165,7 @@ def _opening() -> str:
 # --- One experiment ---
 
 
-def _account(experiment: Experiment, out: Path) -> Account:
-    tables = show_all(experiment)
+def _account(experiment: Experiment, tables: Sequence[Shown], out: Path) -> Account:
     record = record_of(experiment, tables)
     return Account(experiment, _section(experiment, tables, record, out), record)
 

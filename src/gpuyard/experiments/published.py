@@ -137,6 +137,10 @@ class Published:
         section = f"{anchor_line(experiment)}\n{before}{said.rstrip()}{after.rstrip()}\n"
         return Account(experiment, section, record)
 
+    def with_figures(self) -> list[str]:
+        """Names of the experiments whose sections have the comment that stands beside figures."""
+        return [name for name, text in self.sections.items() if _COMMENT.match(text)]
+
     def _damaged(self, experiment: Experiment, what: str) -> InputError:
         return InputError(
             f"{self.path}: the section {anchor(experiment)} is damaged ({what}); "
