@@ -47,6 +47,7 @@ class Pair:
         change: From the other to the subject, with its interval.
         leads: Whether the subject has the best mean of all policies.
         weak: Why the interval is likely to be too narrow; empty if it is not.
+        these: What they ran on: windows or episodes.
     """
 
     subject: Standing
@@ -55,6 +56,7 @@ class Pair:
     change: Change
     leads: bool
     weak: str = ""
+    these: str = "windows"
 
     @property
     def told(self) -> str:
@@ -116,7 +118,8 @@ def answer_of_windows(
     metric = comparison.setting.metric
     change = change_of(comparison.difference(subject.name, against=other.name))
     what = reference_text(comparison) if other.name == comparison.reference else "the next"
-    pair = Pair(subject, other, what, change, subject is standings[0], _weakness(comparison.setting))
+    weak, these = _weakness(comparison.setting), _these(comparison.setting)
+    pair = Pair(subject, other, what, change, subject is standings[0], weak, these)
     ties = _ties(comparison, standings, pair)
     sentence = _sentence(pair, metric, comparison.setting.lower_is_better, bool(ties))
     sure = " ".join(filter(None, (_sureness(pair), _ties_text(ties), _ahead(comparison, standings, pair))))
@@ -128,12 +131,17 @@ def is_weak(setting: "Setting") -> bool:
     return len(setting.windows) > 1 and setting.is_weak
 
 
+def _these(setting: "Setting") -> str:
+    return "episodes" if setting.kind == "episodes" else "windows"
+
+
 def _weakness(setting: "Setting") -> str:
     if not is_weak(setting):
         return ""
+    these = _these(setting)
     if setting.block > 1:
-        return f"windows that overlap so much amount to only {setting.disjoint:.1f} side by side"
-    return "so few windows hardly tell how windows differ"
+        return f"{these} that overlap so much amount to only {setting.disjoint:.1f} side by side"
+    return f"so few {these} hardly tell how {these} differ"
 
 
 def _words(comparison: "Comparison") -> list[str]:
@@ -156,7 +164,7 @@ def _sentence(pair: Pair, metric: str, lower_is_better: bool, tied: bool) -> str
     better = (change.ratio < 0) == lower_is_better
     if pair.weak:
         way = "better" if better else "worse"
-        return f"It is unclear whether {name} is {way}: {told}, on too few windows to tell."
+        return f"It is unclear whether {name} is {way}: {told}, on too few {pair.these} to tell."
     best = "among the best" if tied else "best"
     place = "worse" if not better else best if pair.leads else "better"
     return f"{name} is {place}: {told}{_price(pair, metric) if better else ''}."
@@ -185,7 +193,8 @@ def _longer(ratio: float) -> str:
 def _sureness(pair: Pair) -> str:
     span = interval(pair.change)
     if not span:
-        return "How sure? One window has no interval: more windows tell what is beyond chance."
+        one = pair.these.removesuffix("s")
+        return f"How sure? One {one} has no interval: more {pair.these} tell what is beyond chance."
     if pair.weak:
         told = f"The 95 % interval of the difference, {span}, is likely to be too narrow."
         return f"The intervals are weak: {pair.weak}. {told}"
@@ -226,8 +235,9 @@ def _ahead(comparison: "Comparison", standings: Sequence[Standing], pair: Pair) 
     if first in (pair.subject, pair.other):
         return ""
     change = change_of(comparison.difference(first.name, against=pair.subject.name))
-    these = "episodes" if comparison.setting.kind == "episodes" else "windows"
-    found = f"picked in hindsight on these very {these}" if first.role == "hindsight" else "not asked for"
+    found = (
+        f"picked in hindsight on these very {pair.these}" if first.role == "hindsight" else "not asked for"
+    )
     if pair.weak:
         return f"{first.label}, {found}, has a better mean still; that is as unclear."
     how = "has the best mean but is tied with it" if change.verdict == "tie" else "is better still"

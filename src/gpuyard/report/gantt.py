@@ -77,7 +77,7 @@ def _limited(frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
 def _cut_note(whole: tuple[int, int], policies: int, jobs: int) -> str:
     notes = []
     if policies < whole[0]:
-        notes.append(f"the best {policies} of {whole[0]} policies")
+        notes.append(f"{policies} of {whole[0]} policies")
     if jobs < whole[1]:
         notes.append(f"the first {jobs:,} of {whole[1]:,} jobs")
     return f"To keep this page small: {', '.join(notes)}." if notes else ""
