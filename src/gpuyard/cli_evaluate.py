@@ -107,7 +107,7 @@ def evaluate(
     json: Json = False,
     options: SimulationOptions = SimulationOptions(),  # noqa: B008  (frozen)
 ) -> None:
-    """Compare policies on jobs that they were not trained on, and say how sure the answer is.
+    """Compare policies on held-out jobs, and say how sure the answer is.
 
     Example: gpuyard evaluate runs/ppo-1 sjf+easy --on jobs.parquet --cluster 64x8 --out results
     """

@@ -106,6 +106,13 @@ def test_a_log_that_is_shorter_than_a_window_is_refused_with_the_option_and_a_si
     assert run(capsys, *here, "--jobs-per-window", size[1], "--windows", "3")[0] == 0
 
 
+def test_the_help_does_not_promise_what_is_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    assert "Compare policies on held-out jobs" in out
+    assert "not trained on" not in out
+
+
 def test_jobs_too_few_for_any_window_are_pointed_to_draws(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
