@@ -200,6 +200,15 @@ def test_comparisons_over_the_same_windows_are_shown_together() -> None:
     assert len(names) == len(set(names)) == 5
 
 
+def test_a_policy_that_one_of_the_comparisons_asked_for_counts_as_asked_for() -> None:
+    first = compared()
+    beside = tuple(replace(one, role="usual") if one.label == "sjf+easy" else one for one in first.policies)
+    alone, _ = read_sources([replace(first, policies=beside)])
+    both, _ = read_sources([replace(first, policies=beside), first])
+    roles = [next(one.role for one in of.standings if one.label == "sjf+easy") for of in (alone, both)]
+    assert roles == ["usual", "given"]
+
+
 def test_a_policy_without_a_row_of_its_own_in_the_first_comparison_is_shown_with_that_of_the_second() -> None:
     first = compared()
     family = replace(first.policy("wspt+easy"), role="family")

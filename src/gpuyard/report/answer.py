@@ -239,7 +239,7 @@ def _ahead(comparison: "Comparison", standings: Sequence[Standing], pair: Pair) 
         f"picked in hindsight on these very {pair.these}" if first.role == "hindsight" else "not asked for"
     )
     if pair.weak:
-        return f"{first.label}, {found}, has a better mean still; that is as unclear."
+        return f"{first.label}, {found}, has a better mean still; that is just as unclear."
     how = "has the best mean but is tied with it" if change.verdict == "tie" else "is better still"
     return f"{first.label}, {found}, {how}: {percent(change.ratio)} against {pair.subject.label}."
 

@@ -76,7 +76,7 @@ def merge(comparisons: Sequence["Comparison"], names: Sequence[str]) -> "Compari
 def _joined(one: "Comparison", other: "Comparison") -> "Comparison":
     # What one has among its heuristics without a row, and the other with one, is taken from the other.
     told_more = {entry.name for entry in other.shown} - {entry.name for entry in one.shown}
-    kept = tuple(entry for entry in one.policies if entry.name not in told_more)
+    kept = tuple(_asked_in(other, entry) for entry in one.policies if entry.name not in told_more)
     known = {entry.name for entry in kept}
     added = tuple(entry for entry in other.policies if entry.name not in known)
     names = [entry.name for entry in added]
@@ -96,6 +96,12 @@ def _joined(one: "Comparison", other: "Comparison") -> "Comparison":
         jobs=jobs,
         schedules={**other.schedules, **one.schedules},
     )
+
+
+def _asked_in(comparison: "Comparison", entry: "PolicyEntry") -> "PolicyEntry":
+    """A policy that merely stands beside others in one comparison may have been asked for in another."""
+    asked = any(one.name == entry.name and one.role == "given" for one in comparison.policies)
+    return replace(entry, role="given") if asked and entry.role in ("usual", "hindsight") else entry
 
 
 def _stacked(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
