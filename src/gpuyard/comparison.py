@@ -100,6 +100,7 @@ def comparison_document(
                 "metrics": {name: run.metrics[name] for name in metrics or run.metrics},
                 "dropped_jobs": len(run.result.dropped),
                 "counters": dict(run.result.counters),
+                "notes": list(run.result.notes),
                 "schedule_hash": run.result.schedule.hash(),
             }
             for run in runs
@@ -121,6 +122,7 @@ def policy_document(source: str, run: PolicyRun) -> dict[str, Any]:
         "price_per_kwh": run.price_per_kwh,
         "dropped_jobs": len(result.dropped),
         "counters": dict(result.counters),
+        "notes": list(result.notes),
         "dropped_rows": result.workload.frame["row"].gather(result.dropped).to_list(),
         "schedule_hash": result.schedule.hash(),
         "metrics": run.metrics,

@@ -53,6 +53,16 @@ def test_the_best_policy_is_that_of_the_lowest_mean_bounded_slowdown(simulation:
     assert not report.has_intervals
 
 
+def test_what_is_to_be_known_of_a_model_on_another_cluster_stands_in_the_report(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    jobs = ["simulate", "demo", "--cluster", "16x8", "--policy", "model:philly-order", "--policy", "fifo"]
+    assert main([*jobs, "--out", str(out)]) == 0
+    report, _ = read_sources([out])
+    notes = {one.name: one.note for one in report.standings}
+    assert "20x8" in notes["model:philly-order"]
+    assert [note for name, note in notes.items() if name != "model:philly-order"] == [""]
+
+
 def test_a_comparison_brings_its_intervals_and_verdicts(evaluation: Path) -> None:
     from gpuyard.evaluate import Comparison
 

@@ -168,6 +168,7 @@ def _check_same(first: _Run, run: _Run) -> None:
 
 def _report(runs: Sequence[_Run], workload: str, directories: Sequence[str]) -> Report:
     documents = {run.policy: run.document["metrics"] for run in runs}
+    notes = {run.policy: " ".join(run.document.get("notes", ())) for run in runs}
     labels = policy_labels(list(documents))
     first = runs[0]
     standings = []
@@ -176,7 +177,7 @@ def _report(runs: Sequence[_Run], workload: str, directories: Sequence[str]) -> 
         if name == first.policy:
             changes = {key: Change(None, verdict="reference") for key in metrics}
         role = "reference" if name == first.policy else ""
-        standings.append(Standing(name, labels[name], "", metrics, changes, role=role))
+        standings.append(Standing(name, labels[name], "", metrics, changes, notes[name], role))
     reference = standings[0]
     standings.sort(key=lambda one: _or_infinity(one.values.get(METRIC)))
     schedules = {run.policy: run.schedule for run in runs}
