@@ -39,6 +39,8 @@ def environments() -> Iterator[BenchResult]:
     yield _ratio("env SelectJob, two threads", "one thread", 1.7, {"threads": 2}, {})
     longer, shorter = {"queue": 16_000}, {"queue": 1_000}
     yield _growth("env SelectJob, 16x the queue", "a queue of 1,000", 1.2, longer, shorter)
+    asked = {"queue": 1_000, "asked": True}
+    yield _growth("env SelectJob, columns on request", "the usual columns", None, asked, shorter)
     yield _growth(
         "env SelectJob, 64x the nodes as classes",
         "64 nodes",
@@ -72,7 +74,9 @@ def _ratio(name: str, peer: str, target: float, case: dict[str, Any], other: dic
     return BenchResult(name, value, "steps/s", peer, peer_value, target)
 
 
-def _growth(name: str, peer: str, target: float, case: dict[str, Any], other: dict[str, Any]) -> BenchResult:
+def _growth(
+    name: str, peer: str, target: float | None, case: dict[str, Any], other: dict[str, Any]
+) -> BenchResult:
     rounds = [(_steps(**case), _steps(**other)) for _ in range(ROUNDS)]
     value, peer_value = (min(1e6 / r[side] for r in rounds) for side in (0, 1))
     return BenchResult(name, value, "us/step", peer, peer_value, target, lower_is_better=True)
@@ -86,8 +90,13 @@ def make_environments(
     tokens: str = "nodes",
     threads: int = 1,
     all_columns: bool = True,
+    asked: bool = False,
 ) -> Any:
-    """64 environments: jobs arrive at load 1.3 over 1,024-job windows, or ``queue`` of them at once."""
+    """64 environments: jobs arrive at load 1.3 over 1,024-job windows, or ``queue`` of them at once.
+
+    With ``asked`` observations also tell when each job could start, which takes a look at all running jobs.
+    """
+    from gpuyard import _core
     from gpuyard.env import SchedulingVectorEnv
     from gpuyard.workload import SynthConfig, synthesize
     from gpuyard.workload.generators import HostFarmConfig
@@ -105,6 +114,8 @@ def make_environments(
             copy=False,
             **({} if all_columns else FARM_COLUMNS),
         )
+    every = [name for name, *_ in _core.JOB_COLUMNS + _core.ASKED_JOB_COLUMNS]
+    features: dict[str, Any] = {"job_features": every} if asked else {}
     jobs = queue or 16 * nodes
     config = SynthConfig(
         jobs=jobs if queue else 8 * jobs,
@@ -121,6 +132,7 @@ def make_environments(
         tokens=tokens,
         threads=threads,
         copy=False,
+        **features,
     )
 
 
