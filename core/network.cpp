@@ -47,7 +47,7 @@ std::unique_ptr<const Network> Network::make(const NetworkSettings& settings, co
     check_columns(settings, sizes);
     using Make = std::unique_ptr<Network> (*)(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
     constexpr std::array<Make, kNetworkKinds.size()> makers{make_mlp, make_job_scorer, make_cross_attention, make_host_attention, make_rule,
-                                                          make_state_rule};
+                                                          make_rule};
     auto network = makers[static_cast<std::size_t>(settings.kind)](settings, sizes, tensors, kernels_named(kernels));
     if (settings.residual == Residual::rule) network->rule_.emplace(tensors, "rule.", sizes, settings.strength);
     return network;

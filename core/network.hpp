@@ -125,7 +125,6 @@ private:
 // The makers of each kind.
 std::unique_ptr<Network> make_mlp(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
 std::unique_ptr<Network> make_rule(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
-std::unique_ptr<Network> make_state_rule(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
 std::unique_ptr<Network> make_job_scorer(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
 std::unique_ptr<Network> make_cross_attention(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
 std::unique_ptr<Network> make_host_attention(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);

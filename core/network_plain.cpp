@@ -158,9 +158,4 @@ std::unique_ptr<Network> make_rule(const NetworkSettings& settings, const Networ
     return std::make_unique<RuleNetwork>(settings, sizes, tensors, kernels);
 }
 
-std::unique_ptr<Network> make_state_rule(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors,
-                                         const Kernels& kernels) {
-    return std::make_unique<RuleNetwork>(settings, sizes, tensors, kernels);
-}
-
 }  // namespace gpuyard
