@@ -13,7 +13,7 @@ from gpuyard.learn.evolve import Evolution, EvolveConfig, Spread, spread_of_colu
 from gpuyard.learn.evolve_worker import EvolveWorker
 from gpuyard.learn.validation import Validation
 from gpuyard.network.config import NetworkConfig
-from gpuyard.network.rollout import native_network
+from gpuyard.network.rollout import EpisodeResults, native_network
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.training import many_weights
 
@@ -27,6 +27,14 @@ TABLES: dict[str, Any] = {
     "validation": {"windows": 6, "metric": "mean_bounded_slowdown", "heuristics": ["fifo+greedy"]},
     "evolve": {"generations": 6, "population": 8, "episodes": 6, "check_every": 3},
 }
+
+
+class Diary:
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def write(self, record: dict[str, Any]) -> None:
+        self.lines.append(record)
 
 
 def settings(**changes: Any) -> EvolveConfig:
@@ -164,13 +172,6 @@ def test_spread_is_that_of_legal_rows_alone() -> None:
 
 
 def test_a_rule_that_starts_as_the_worst_order_becomes_better_than_fifo(tmp_path: Any) -> None:
-    class Diary:
-        def __init__(self) -> None:
-            self.lines: list[dict[str, Any]] = []
-
-        def write(self, record: dict[str, Any]) -> None:
-            self.lines.append(record)
-
     diary: Any = Diary()
     worker = EvolveWorker(tmp_path, read_config(TABLES))
     assert worker.run(diary) == "finished"
@@ -212,3 +213,72 @@ def test_limits_are_counted_from_the_named_heuristics_not_from_a_better_base() -
     validation = Validation(Environments(config.environment), config.validation, config.network, threads=1)
     assert validation.best_heuristic()[0] == "sjf+greedy/consolidate"
     assert validation.reference == "fifo+strict/consolidate"
+
+
+def tables_with(**tables: Any) -> dict[str, Any]:
+    """The usual settings with some of their entries changed."""
+    return {**TABLES, **{name: {**TABLES.get(name, {}), **entries} for name, entries in tables.items()}}
+
+
+def first_judgement(directory: Any, tables: dict[str, Any]) -> dict[str, Any]:
+    """What the untrained rule reaches on the validation windows."""
+    diary: Any = Diary()
+    worker = EvolveWorker(directory, read_config(tables))
+    worker._validate(diary)
+    return diary.lines[0]
+
+
+@pytest.mark.parametrize("kind", ["rule", "state-rule"])
+def test_a_rule_goes_on_with_other_columns_where_it_was(tmp_path: Any, kind: str) -> None:
+    rule = {"score": {"estimate": -3.0, "gpus": 1.0}, "gate": {"free_after": 1.0, "globals.queue": 0.1}}
+    tables = {**TABLES, "rule": rule}
+    before = first_judgement(tmp_path, tables)
+    features = {
+        "job_features": ["gpus", "starts_in", "present", "free_after", "estimate"],
+        "global_features": ["drain", "running", "queue"],
+    }
+    on = tables_with(environment=features, network={"kind": kind})
+    del on["rule"]
+    after = first_judgement(tmp_path, {**on, "init_from": str(tmp_path / "last.safetensors")})
+    assert after["score"] == before["score"]
+    assert after["values"]["policy/mean_jct_s"] == before["values"]["policy/mean_jct_s"]
+
+
+@pytest.mark.parametrize(
+    ("features", "missing"),
+    [
+        ({"job_features": ["present", "gpus"]}, "jobs: the rule goes by column estimate"),
+        ({"global_features": ["running"]}, "globals: the rule goes by column queue"),
+    ],
+)
+def test_a_rule_is_not_started_without_a_column_it_goes_by(
+    tmp_path: Any, features: dict[str, Any], missing: str
+) -> None:
+    first_judgement(tmp_path, {**TABLES, "rule": {**RULE, "gate": {"globals.queue": 0.1}}})
+    tables = tables_with(environment=features, network={"kind": "state-rule"})
+    del tables["rule"]
+    with pytest.raises(InputError, match=missing):
+        EvolveWorker(tmp_path, read_config({**tables, "init_from": str(tmp_path / "last.safetensors")}))
+
+
+def test_the_limit_may_hold_for_the_typical_window_too() -> None:
+    def loss(jct_of: str) -> float:
+        limit = {"max_jct_increase": 0.1, "jct_of": jct_of}
+        config = read_config(tables_with(validation=limit))
+        validation = Validation(
+            Environments(config.environment), config.validation, config.network, threads=1
+        )
+        jct = np.array([150.0, 150.0, 700.0])  # longer in two windows, shorter where it took longest
+        return validation.loss(
+            EpisodeResults(
+                (0, 1, 2),
+                np.zeros(3),
+                np.zeros(3, np.int64),
+                {"mean_jct_s": jct, "mean_bounded_slowdown": np.full(3, 2.0)},
+            ),
+            np.array([100.0, 100.0, 800.0]),
+        )
+
+    assert loss("mean") == pytest.approx(2.0)
+    typical = (1.5 * 1.5 * 7 / 8) ** (1 / 3)
+    assert loss("typical") == pytest.approx(2.0 * np.exp(10 * (typical - 1.1)))

@@ -199,19 +199,18 @@ class EnvModel:
         spec = core_spec(self.kind, config, self.policy, inputs.settings, baseline)
         self.pools = int(inputs.cluster.pool.max()) + 1
         self.hosts = len(inputs.cluster.pool)
-        self.lookahead = min(cluster.total_gpus, MOST_LOOKAHEAD)
+        self.lookahead = lookahead_columns(cluster)
         tokens = _core.token_rows(inputs.cluster, config.tokens)
         drawn_hosts = self.source.most_hosts() if isinstance(self.source, DrawnJobs) else None
         if drawn_hosts is not None:
             self.hosts = drawn_hosts
             tokens = drawn_hosts if config.tokens == "nodes" else tokens
         rows = config.window_of(self.kind)
-        overall = _global_columns(self.pools, self.lookahead)
         set_sizes(spec, config, rows, tokens, self.pools, self.lookahead, self.hosts)
         self.parts = {
-            "jobs": _columns(_core.JOB_COLUMNS, config.job_features, rows, _core.ASKED_JOB_COLUMNS),
+            "jobs": _job_columns(config, rows),
             "nodes": _columns(_core.NODE_COLUMNS, config.node_features, tokens),
-            "globals": _columns(overall, config.global_features, 0, _core.ASKED_GLOBAL_COLUMNS),
+            "globals": _overall_columns(config, self.pools, self.lookahead),
         }
         return spec
 
@@ -348,6 +347,26 @@ def _check_one_node(workload: Workload, cluster: Cluster) -> None:
             f"cluster {cluster.name} has ({largest}); where hosts are chosen a job sits on one: use "
             "gpuyard/SelectJob-v0"
         )
+
+
+def lookahead_columns(cluster: Cluster) -> int:
+    """How many columns of ``globals`` the lookahead has."""
+    return min(cluster.total_gpus, MOST_LOOKAHEAD)
+
+
+def column_names(config: EnvConfig, cluster: Cluster, pools: int) -> dict[str, tuple[str, ...]]:
+    """Names of the columns of ``jobs`` and ``globals``, without making an environment."""
+    overall = _overall_columns(config, pools, lookahead_columns(cluster))
+    return {"jobs": _job_columns(config, 0).names, "globals": overall.names}
+
+
+def _job_columns(config: EnvConfig, rows: int) -> Columns:
+    return _columns(_core.JOB_COLUMNS, config.job_features, rows, _core.ASKED_JOB_COLUMNS)
+
+
+def _overall_columns(config: EnvConfig, pools: int, lookahead: int) -> Columns:
+    table = _global_columns(pools, lookahead)
+    return _columns(table, config.global_features, 0, _core.ASKED_GLOBAL_COLUMNS)
 
 
 def _columns(

@@ -116,6 +116,9 @@ class ValidationSection(Section):
     """Policies to stand beside it; none: a few usual ones."""
     max_jct_increase: Annotated[float, Field(ge=0)] | None = None
     """Charge for a mean completion time above that of the best of ``heuristics`` by more than this share."""
+    jct_of: Literal["mean", "typical"] = "mean"
+    """What that limit holds for: the mean over windows, or the typical window as well, by the geometric mean
+    of their ratios. A single stretch in which the heuristic does badly makes up for all others in a mean."""
 
 
 class WarmStartSection(Section):

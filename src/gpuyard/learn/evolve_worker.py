@@ -120,7 +120,7 @@ class EvolveWorker:
         results = self._runner.run_many(names, [self._native(point.tensors) for point in population])
         jct = None
         if self.config.validation.max_jct_increase is not None:
-            jct = self._runner.run(names, self._validation.reference).mean("mean_jct_s")
+            jct = self._runner.run(names, self._validation.reference).metrics["mean_jct_s"]
         losses = [self._validation.loss(result, jct) for result in results]
         self._check_finite(losses)
         self._evolution.tell(population, losses)

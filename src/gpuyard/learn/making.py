@@ -1,6 +1,6 @@
 """Networks, algorithms and models from the settings of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gpuyard.env.model import EnvModel
+from gpuyard.env.model import EnvModel, column_names
 from gpuyard.env.vector import SchedulingVectorEnv
 from gpuyard.errors import InputError
 from gpuyard.learn.checkpoint import load_weights
@@ -50,10 +50,13 @@ def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None
         return make_network(config.network, sizes, seed=seed, rule=rule)
     first = read_model(start or find_model(config.init_from))
     tensors = {name: torch.from_numpy(array.copy()) for name, array in first.tensors.items()}
-    if first.network.kind == "rule" and config.network.kind != "rule":
+    if first.network.kind == "rule" and (config.network.kind != "rule" or _other_columns(first, model)):
         if not _needs_rule(config.network):
             raise InputError(f"{config.init_from} holds a rule; start from it with network.residual = 'rule'")
-        check_sizes(first, sizes, config.init_from)
+        if config.network.kind in RULE_KINDS:
+            tensors = rule_for_columns(first, model, config.init_from)
+        else:
+            check_sizes(first, sizes, config.init_from)
         return make_network(config.network, sizes, seed=seed, rule=tensors)
     check_network(first, config.network, sizes, config.init_from)
     network = make_network(config.network, sizes, seed=seed, rule=_rule_of(tensors))
@@ -64,6 +67,57 @@ def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None
 def _needs_rule(network: NetworkConfig) -> bool:
     """Whether it is a rule or starts from one."""
     return network.kind in RULE_KINDS or network.residual == "rule"
+
+
+def _other_columns(first: ModelFile, model: EnvModel) -> bool:
+    """Whether a model sees other columns than an environment shows."""
+    there = column_names(first.environment, first.cluster, first.sizes.pools)
+    return first.sizes.kind == model.kind and any(
+        there[part] != model.parts[part].names for part in ("jobs", "globals")
+    )
+
+
+def rule_for_columns(first: ModelFile, model: EnvModel, source: str) -> dict[str, Tensor]:
+    """The weights of a rule for the columns of another environment, by name; new columns have none.
+
+    Args:
+        first: The rule.
+        model: The environment.
+        source: What to call the rule in messages.
+
+    Raises:
+        InputError: if the environment lacks a column that the rule goes by.
+    """
+    if first.sizes.kind != model.kind:
+        raise InputError(f"{source} was made for {first.sizes.kind}, but the environment is {model.kind}")
+    there = column_names(first.environment, first.cluster, first.sizes.pools)
+    tensors = {name: torch.from_numpy(array.copy()) for name, array in first.tensors.items()}
+    for name, part in (("score", "jobs"), ("gate_jobs", "jobs"), ("gate_globals", "globals")):
+        weights = tensors.pop(f"{name}.weight", torch.zeros(1, 0))
+        here = model.parts[part].names
+        if here:
+            moved = _moved_weights(weights[0].tolist(), there[part], here, f"{source}: {part}")
+            tensors[f"{name}.weight"] = torch.tensor([moved])
+        elif weights.any():
+            raise InputError(f"{source} goes by columns of {part}, but the environment has none")
+    return tensors
+
+
+def _moved_weights(
+    weights: Sequence[float], there: Sequence[str], here: Sequence[str], what: str
+) -> list[float]:
+    """Weights of columns in another order; the first of several columns of one name is the first again."""
+    left: dict[str, list[float]] = {}
+    for name, weight in zip(there, weights, strict=True):
+        left.setdefault(name, []).append(weight)
+    moved = [left[name].pop(0) if left.get(name) else 0.0 for name in here]
+    for name, lost in left.items():
+        if any(lost):
+            raise InputError(
+                f"{what}: the rule goes by column {name}, which the environment does not show; name it in "
+                "--environment.job_features or --environment.global_features, or leave these out"
+            )
+    return moved
 
 
 def rule_tensors(rule: RuleSection, model: EnvModel) -> dict[str, Tensor]:

@@ -77,7 +77,7 @@ class Validation:
             for name in dict.fromkeys([own, *names])
         }
         self.reference = min(names, key=lambda name: self.loss(results[name]))
-        self._reference_jct = float(np.mean(results[self.reference].metrics["mean_jct_s"]))
+        self._reference_jct = results[self.reference].metrics["mean_jct_s"]
         for name, result in results.items():
             self.heuristics[name] = self._judge(result)
 
@@ -118,20 +118,21 @@ class Validation:
             values[self._section.metric] = float(np.mean(results.metrics[self._section.metric]))
         return Judgement(-self.loss(results, self._reference_jct), values)
 
-    def loss(self, results: EpisodeResults, reference_jct: float | None = None) -> float:
+    def loss(self, results: EpisodeResults, reference_jct: NDArray[np.float64] | None = None) -> float:
         """The metric over windows, such that smaller is better.
 
         Args:
             results: Of a policy.
-            reference_jct: The mean completion time that a limit is counted from; None: no limit.
+            reference_jct: Mean completion times of the same windows, from which a limit is counted; None:
+                no limit.
         """
         section = self._section
         numbers = results.returns if section.metric == "return" else results.metrics[section.metric]
         average = section.average or ("mean" if section.metric == "return" else "geometric")
         charge = 0.0
         if reference_jct is not None and section.max_jct_increase is not None:
-            jct = float(np.mean(results.metrics["mean_jct_s"]))
-            charge = PENALTY * max(0.0, jct / reference_jct - 1.0 - section.max_jct_increase)
+            ratio = _increased(results.metrics["mean_jct_s"], reference_jct, section.jct_of)
+            charge = PENALTY * max(0.0, ratio - 1.0 - section.max_jct_increase)
         if average == "mean":
             mean = float(np.mean(numbers))
             return (-mean if self._higher else mean) + charge * abs(mean)
@@ -142,6 +143,14 @@ class Validation:
         logarithm = float(np.mean(np.log(numbers)))
         charge = min(charge, LARGEST_CHARGE)
         return -float(np.exp(logarithm - charge)) if self._higher else float(np.exp(logarithm + charge))
+
+
+def _increased(own: NDArray[np.float64], usual: NDArray[np.float64], of: str) -> float:
+    """By which factor completion times are longer than usual."""
+    ratio = float(own.mean()) / float(usual.mean())
+    if of == "mean":
+        return ratio
+    return max(ratio, float(np.exp(np.log(own / usual).mean())))
 
 
 def _full_name(name: str) -> str:
