@@ -23,6 +23,13 @@ def numbers(page: Any, head: str) -> list[float]:
     return [float(cell.get_attribute("data-value")) for cell in cells]
 
 
+def dashes(place: Any) -> list[str]:
+    """Of the lines in a part of the page, as they are drawn."""
+    told = "(all) => all.map((one) => getComputedStyle(one).strokeDasharray)"
+    found: list[str] = place.locator("path.line").evaluate_all(told)
+    return found
+
+
 def next_frame(page: Any) -> None:
     """Until the page has drawn what it was asked for."""
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

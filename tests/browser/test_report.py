@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from browser.page_reading import next_frame, numbers, saved, texts
+from browser.page_reading import dashes, next_frame, numbers, saved, texts
 from gpuyard.report import write_report
+from gpuyard.report.figures import MOST_LINES
 from report_cases import NASTY, SCRIPT, simulated
 
 
@@ -111,7 +112,7 @@ def test_the_tables_that_are_quoted_can_be_saved(
 def test_training_curves_are_shown(open_page: Any, simulation_page: Path) -> None:
     page = open_page(simulation_page)
     assert page.locator("#training figure").count() >= 3
-    assert page.locator("#training svg path.line").count() >= 3
+    assert page.locator("#training .plot > svg path.line").count() >= 3
 
 
 def test_dark_follows_the_system_and_the_button_changes_it(open_page: Any, simulation_page: Path) -> None:
@@ -194,10 +195,34 @@ def test_charts_tell_values_by_keys(open_page: Any, evaluation_page: Path) -> No
 
 def test_a_series_can_be_hidden(open_page: Any, evaluation_page: Path) -> None:
     page = open_page(evaluation_page)
-    lines = page.locator("#figure-cdf-wait path.line")
+    lines = page.locator("#figure-cdf-wait .plot > svg path.line")
     before = lines.count()
     page.locator("#figure-cdf-wait .legend button").first.click()
     assert lines.count() == before - 1
+
+
+def test_lines_are_told_apart_without_colour_and_the_legend_has_their_dashes(
+    open_page: Any, evaluation_page: Path
+) -> None:
+    for scheme in ("light", "dark"):
+        page = open_page(evaluation_page, scheme=scheme)
+        figure = page.locator("#figure-cdf-wait")
+        drawn, keys = dashes(figure.locator(".plot > svg")), dashes(figure.locator(".legend"))
+        assert drawn == keys
+        assert drawn[0] == "none"
+        assert len(set(drawn)) == len(drawn) == 4
+        figure.locator(".legend button").first.click()
+        assert dashes(figure.locator(".plot > svg")) == keys[1:], "hiding a line changes no other"
+        figure.locator(".plot").press("ArrowRight")
+        assert set(dashes(figure.locator(".tooltip"))) == set(keys[1:])
+
+
+def test_there_are_as_many_dashes_as_lines_in_a_chart(open_page: Any, tmp_path: Path) -> None:
+    orders = ("fifo", "lifo", "sjf", "wspt", "saf")
+    names = tuple(f"{order}+{backfill}" for order in orders for backfill in ("strict", "easy"))
+    write_report(tmp_path / "report.html", [simulated(tmp_path / "of", names)])
+    drawn = dashes(open_page(tmp_path / "report.html").locator("#figure-cdf-wait .plot > svg"))
+    assert len(set(drawn)) == len(drawn) == MOST_LINES
 
 
 def test_parts_of_the_page_are_named_for_screen_readers(open_page: Any, evaluation_page: Path) -> None:
@@ -217,7 +242,7 @@ def test_screen_readers_are_told_what_charts_show(open_page: Any, evaluation_pag
     page = open_page(evaluation_page)
 
     def told(chart: str) -> str:
-        return str(page.locator(f"#figure-{chart} svg").get_attribute("aria-label"))
+        return str(page.locator(f"#figure-{chart} .plot > svg").get_attribute("aria-label"))
 
     assert re.search(r"sjf\+easy: median \S+ \w+.*, 99th percentile [1-9]", told("cdf-wait"))
     assert re.search(r"sjf\+easy: at most [1-9]\d* %", told("utilisation"))

@@ -24,7 +24,7 @@ from gpuyard.report.classes import MEASURES, ordered_classes, outcome_columns
 from gpuyard.report.model import Report, Standing
 
 MOST_LINES = 8
-"""Policies in one chart; more cannot be told apart by colour."""
+"""Policies in one chart; more cannot be told apart by colour or dashes."""
 QUANTILES = 240
 CDF_NOTE = "Share of jobs at most so high: further left and up is better."
 BINS = 360

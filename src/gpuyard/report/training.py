@@ -68,7 +68,7 @@ def _validation_chart(runs: Sequence[Run], names: Sequence[str]) -> Chart | None
         chart["levels"] = [
             {"name": name, "value": value} for name, value in known.items() if value is not None
         ]
-        chart["note"] = "On held-out windows; dotted: the best heuristic on the same windows."
+        chart["note"] = "On held-out windows; thin dotted line: the best heuristic on the same windows."
     return chart
 
 

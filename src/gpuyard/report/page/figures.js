@@ -172,9 +172,14 @@ class Figure {
     return found.size > 1 && this.chart.rows.some((row) => row.dots.length > 1) ? [...found] : [];
   }
 
+  /** What stands before the name of a series: a piece of its line, or the colour of its dots. */
+  mark(colour) {
+    return this.chart.kind === "lines" ? lineKey(colour) : swatch(`series-${colour}`);
+  }
+
   drawLegend() {
     this.legend.replaceChildren(...this.keys().map(([name, colour]) => {
-      const button = element("button", { type: "button", "aria-pressed": String(!this.hidden.has(name)), title: "show or hide" }, swatch(`series-${colour}`), name);
+      const button = element("button", { type: "button", "aria-pressed": String(!this.hidden.has(name)), title: "show or hide" }, this.mark(colour), name);
       button.addEventListener("click", () => {
         if (!this.hidden.delete(name)) this.hidden.add(name);
         this.draw();
@@ -186,7 +191,7 @@ class Figure {
 
   /** Show lines of text near a place; each may have a colour. */
   tell(x, y, lines) {
-    this.tooltip.replaceChildren(...lines.map(([text, colour]) => element("p", {}, colour ? swatch(`series-${colour}`) : null, text)));
+    this.tooltip.replaceChildren(...lines.map(([text, colour]) => element("p", {}, colour ? this.mark(colour) : null, text)));
     this.tooltip.hidden = false;
     const room = this.plot.clientWidth - this.tooltip.offsetWidth;
     this.tooltip.style.left = `${Math.max(0, Math.min(x + 14, room))}px`;

@@ -2,6 +2,20 @@
 
 const LINE_HEIGHT = 250;
 
+/** Dashes and gaps by the number of a colour, so that lines are told apart without it too; the first is solid. */
+const DASHES = ["none", "8 3", "2 2", "9 3 2 3", "16 5", "8 2 2 2 2 2", "4 5", "14 3 5 3"];
+
+function lineStyle(colour) {
+  return { class: "line", stroke: `var(--series-${colour})`, "stroke-dasharray": DASHES[(colour - 1) % DASHES.length] };
+}
+
+/** A piece of a line, to stand before its name. */
+function lineKey(colour) {
+  const key = shape("svg", { class: "key", width: 32, height: 8, "aria-hidden": "true" });
+  key.append(shape("path", { ...lineStyle(colour), d: "M0 4h32" }));
+  return key;
+}
+
 function drawLines(figure) {
   const { chart, width } = figure;
   const shown = chart.series.filter((one) => !figure.hidden.has(one.name));
@@ -13,7 +27,7 @@ function drawLines(figure) {
   const svg = shape("svg", { width, height: LINE_HEIGHT, role: "img", "aria-label": describeLines(figure.title, shown, chart) });
   drawFrame(svg, chart, area, x, y);
   for (const one of shown) {
-    svg.append(shape("path", { class: "line", d: linePath(one, x, y, area), stroke: `var(--series-${one.colour})` }));
+    svg.append(shape("path", { ...lineStyle(one.colour), d: linePath(one, x, y, area) }));
     if (one.x.length <= 24) {
       one.x.forEach((at, index) => svg.append(shape("circle", { cx: left + x.at(at), cy: top + area.height - y.at(one.y[index]), r: 2.6, fill: `var(--series-${one.colour})` })));
     }
