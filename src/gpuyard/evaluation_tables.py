@@ -9,11 +9,11 @@ from rich.text import Text
 
 from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.comparison import BESIDE, TOLD_BESIDE
-from gpuyard.evaluate.words import change, interval_text, who_loses_in_words
+from gpuyard.evaluate.words import change, interval_text, verdict_in_words, who_loses_in_words
 from gpuyard.quantities import metric_label, metric_text
 from gpuyard.tables import NARROWEST, first_that_fits, folded, plain_table
 
-STYLES = {"better": "green", "worse": "red", "tie": ""}
+STYLES = {"better": "green", "worse": "red"}
 
 
 def evaluation_table(console: Console, comparison: Comparison) -> Table:
@@ -55,11 +55,9 @@ def _row(
     else:
         found = comparison.difference(name)
         interval = interval_text(found)
-        verdict = "" if math.isnan(found.low) else f"{found.verdict} "
-        style = STYLES[found.verdict]
-        cells.append(
-            Text.assemble((verdict, style), change(found.ratio), f"{between}({interval})" if interval else "")
-        )
+        verdict = verdict_in_words(found, comparison.setting)
+        told = (f"{verdict} ", STYLES.get(verdict, "")) if verdict else ""
+        cells.append(Text.assemble(told, change(found.ratio), f"{between}({interval})" if interval else ""))
     for one in beside:
         cell = Text(metric_text(one, comparison.mean(name, one), short=True))
         if one == "mean_jct_s" and not is_reference and comparison.reference is not None:

@@ -1,16 +1,20 @@
 """What a comparison says: differences, who is best, ties, who loses."""
 
+import io
+import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
 from evaluation_cases import comparison_of
 from gpuyard.errors import InputError
-from gpuyard.evaluate import Difference
+from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.words import by_window_in_words, change, interval_text, who_loses_in_words
+from gpuyard.evaluation_tables import evaluation_document, evaluation_table
 
 RNG = np.random.default_rng(5)
 BASE = RNG.uniform(2, 4, 40)
@@ -21,6 +25,14 @@ def values(**factors: float) -> dict[str, list[float]]:
     return {"base": BASE.tolist()} | {
         name: (factor * BASE * NOISE).tolist() for name, factor in factors.items()
     }
+
+
+def table_text(comparison: Comparison) -> str:
+    """The table as a terminal with colours shows it."""
+    console = Console(width=160, force_terminal=True, color_system="standard", file=io.StringIO())
+    with console.capture() as shown:
+        console.print(evaluation_table(console, comparison))
+    return shown.get()
 
 
 @pytest.mark.parametrize(
@@ -102,6 +114,37 @@ def test_weak_intervals_are_called_weak() -> None:
     assert wide.high - wide.low > strong.high - strong.low
 
 
+def test_weak_intervals_make_no_policy_better_worse_or_tied() -> None:
+    found = comparison_of(values(good=0.6, bad=1.5, alike=1.0), disjoint=2.2, block=33)
+    text = found.summary()
+    assert text.startswith("Best mean of 4 policies ")
+    low, high = found.difference("good").low, found.difference("good").high
+    assert f"40 % lower than base (unclear; weak 95 % interval {change(low)} to {change(high)})" in text
+    assert "bad: 50 % higher than base (unclear; weak 95 % interval" in text
+    assert re.search(r"alike: 0\.\d+ % (lower|higher) than base \(unclear;", text)
+    assert re.search(r"\b(better|worse|tie)\b", text) is None
+
+
+def test_weak_intervals_leave_verdicts_of_tables_unclear_and_uncoloured_and_json_as_it_is() -> None:
+    given = values(good=0.6, bad=1.5) | {"same": BASE.tolist()}
+    sure, weak = table_text(comparison_of(given)), table_text(comparison_of(given, disjoint=2.2))
+    for word, colour in (("better", "32"), ("worse", "31")):
+        assert f"\x1b[{colour}m{word} " in sure
+        assert word not in weak
+    assert weak.count("unclear ") == 2
+    assert "\x1b[3" not in weak
+    assert "tie 0 %" in weak, "the same mean is the same, however few the windows"
+    told = {one["name"]: one for one in evaluation_document(comparison_of(given, disjoint=2.2))["results"]}
+    assert told["good"]["differences"]["mean_bounded_slowdown"]["verdict"] == "better"
+    assert told["bad"]["differences"]["mean_bounded_slowdown"]["verdict"] == "worse"
+
+
+def test_one_window_has_no_weak_interval() -> None:
+    found = comparison_of({"base": [2.0], "good": [1.0]}, disjoint=1.0)
+    assert "good, mean bounded slowdown 1.00, 50 % lower than base (one window tells" in found.summary()
+    assert not re.search("unclear|weak", found.summary() + table_text(found))
+
+
 @pytest.mark.parametrize(
     ("setting", "advice"),
     [
@@ -174,6 +217,8 @@ def test_classes_that_fare_clearly_worse_lose_and_no_others() -> None:
     assert found.who_loses("base", "good")[0].name == "1"
     [line] = who_loses_in_words(found)
     assert line.startswith("good: worse off than under base are jobs of 5-8 GPUs (mean wait")
+    weak = replace(found, setting=replace(found.setting, disjoint=3.0))
+    assert who_loses_in_words(weak)[0].startswith("good: worse off than under base, by weak intervals, are")
 
 
 def test_nobody_loses_if_no_class_does() -> None:

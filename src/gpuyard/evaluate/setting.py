@@ -77,6 +77,11 @@ class Setting:
         """Whether the windows overlap so much that intervals are likely to be too narrow."""
         return self.disjoint < FEWEST_DISJOINT
 
+    @property
+    def has_weak_intervals(self) -> bool:
+        """The same where there are intervals: one window has none."""
+        return len(self.windows) > 1 and self.is_weak
+
     def to_json(self) -> dict[str, Any]:
         """As JSON-ready values."""
         return asdict(self)

@@ -43,6 +43,14 @@ def interval_text(difference: Difference) -> str:
     return f"{change(difference.low)} to {change(difference.high)}"
 
 
+def verdict_in_words(difference: Difference, setting: Setting) -> str:
+    """``better``, ``worse`` or ``tie``; ``unclear`` where the interval is weak, and empty without one."""
+    if math.isnan(difference.low):
+        return ""
+    same = difference.ratio == 0.0
+    return "unclear" if setting.has_weak_intervals and not same else difference.verdict
+
+
 def summary(comparison: Comparison) -> str:
     """A sentence a line."""
     judged = _judged(comparison)
@@ -104,8 +112,9 @@ def _who_is_best(comparison: Comparison) -> list[str]:
         return []
     best, reference = shown[0], comparison.reference
     value = metric_text(setting.metric, comparison.mean(best))
-    ties = [_label(comparison, name) for name in tied_with(comparison, best)]
-    which = "Best mean" if ties else "Best"  # of policies that are not told apart none is the best
+    weak = setting.has_weak_intervals
+    ties = [] if weak else [_label(comparison, name) for name in tied_with(comparison, best)]
+    which = "Best mean" if ties or weak else "Best"  # of policies that are not told apart none is the best
     first = f"{which} of {plural(len(shown), 'policy')} on {_where(comparison)}: {_label(comparison, best)}, "
     first += f"{label} {value}"
     if reference is None:
@@ -149,16 +158,18 @@ def where_chosen(comparison: Comparison) -> str:
 
 
 def _against(comparison: Comparison, policy: str, other: str | None = None) -> str:
-    """``41 % lower than saf+strict (better; 95 % interval -54 % to -31 %)``, or that it is a tie."""
+    """``41 % lower than saf+strict (better; 95 % interval -54 % to -31 %)``, that it is a tie, or unclear."""
     difference = comparison.difference(policy, other)
     name = _label(comparison, other or comparison.reference or "")
     interval = interval_text(difference)
     if not interval:
         one = _these(comparison.setting).removesuffix("s")
         return f"{_apart(difference.ratio)} {name} (one {one} tells no interval)"
-    if difference.verdict == "tie":
-        return f"a tie with {name} ({change(difference.ratio)}, 95 % interval {interval})"
-    return f"{_apart(difference.ratio)} {name} ({difference.verdict}; 95 % interval {interval})"
+    verdict = verdict_in_words(difference, comparison.setting)
+    span = f"{'weak ' if comparison.setting.has_weak_intervals else ''}95 % interval {interval}"
+    if verdict == "tie":
+        return f"a tie with {name} ({change(difference.ratio)}, {span})"
+    return f"{_apart(difference.ratio)} {name} ({verdict}; {span})"
 
 
 def _apart(ratio: float) -> str:
@@ -372,7 +383,8 @@ def _losers(comparison: Comparison, policy: str) -> str:
     ]
     if len(worst) > MOST_LOSERS:
         parts.append(f"and {len(worst) - MOST_LOSERS} more")
-    return f"{label}: worse off than under {other} are {', '.join(parts)}."
+    weak = ", by weak intervals," if comparison.setting.has_weak_intervals else ""
+    return f"{label}: worse off than under {other}{weak} are {', '.join(parts)}."
 
 
 def _worst_of_each_class(losers: Sequence[Loser]) -> list[Loser]:

@@ -126,17 +126,12 @@ def answer_of_windows(
     return Answer(sentence, sure, _figures(pair, metric), words)
 
 
-def is_weak(setting: "Setting") -> bool:
-    """Whether there are intervals, but so few windows side by side that they are likely to be too narrow."""
-    return len(setting.windows) > 1 and setting.is_weak
-
-
 def _these(setting: "Setting") -> str:
     return "episodes" if setting.kind == "episodes" else "windows"
 
 
 def _weakness(setting: "Setting") -> str:
-    if not is_weak(setting):
+    if not setting.has_weak_intervals:
         return ""
     these = _these(setting)
     if setting.block > 1:

@@ -12,7 +12,7 @@ from gpuyard.cluster import Cluster
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import usable_block
 from gpuyard.quantities import plural
-from gpuyard.report.answer import answer_of_windows, change_of, chosen_pair, is_weak, reference_text
+from gpuyard.report.answer import answer_of_windows, change_of, chosen_pair, reference_text
 from gpuyard.report.classes import MEASURES, losses_without_intervals
 from gpuyard.report.facts import information_text, read_cluster, setting_facts
 from gpuyard.report.model import Change, Loss, Report, Standing
@@ -142,7 +142,7 @@ def evaluation_report(comparison: "Comparison", directories: Sequence[str]) -> R
         classes=classes,
         losses=losses,
         losses_text=losses_text,
-        weak=is_weak(setting),
+        weak=setting.has_weak_intervals,
         windows=_window_values(comparison, standings),
         part_text=" ".join(filter(None, (FIRST_WINDOW if count > 1 else "", _draw_text(setting)))),
         outcomes_text=_draw_text(setting),
@@ -274,7 +274,7 @@ def _losses(
         for one in comparison.who_loses(subject.name, other.name)
     ]
     losses.sort(key=lambda loss: -(loss.change.ratio or 0.0))
-    weak = "; the intervals are weak" if is_weak(comparison.setting) else ""
+    weak = "; the intervals are weak" if comparison.setting.has_weak_intervals else ""
     return losses, f"{said}, by an interval that excludes zero{weak}"
 
 
