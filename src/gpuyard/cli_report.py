@@ -19,6 +19,10 @@ def report(
     /,
     *,
     out: Annotated[Path, Parameter(help="The page to write.")] = Path("report.html"),
+    metric: Annotated[
+        str | None,
+        Parameter(help="Decide by another metric than the evaluation was made with (docs/metrics.md)."),
+    ] = None,
     open: Annotated[bool, Flag, Parameter(help="Open it in the browser.")] = False,
     perfetto: Annotated[
         Path | None,
@@ -41,7 +45,7 @@ def report(
         check_output("--perfetto", perfetto, (".json", ".gz"))
     from gpuyard.report.writing import make_report
 
-    made = make_report(out, directories, perfetto=perfetto, policy=policy)
+    made = make_report(out, directories, metric=metric, perfetto=perfetto, policy=policy)
     if json:
         print_json(made.document())
     else:

@@ -1,7 +1,7 @@
 """Policies on the same windows: what each reached, how far apart they are, and how sure that is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,8 +10,9 @@ import polars as pl
 
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import Difference, Floats, paired_difference
-from gpuyard.evaluate.setting import PolicyEntry, Setting, lower_is_better
+from gpuyard.evaluate.setting import PolicyEntry, Setting, has_direction, lower_is_better
 from gpuyard.policies.base import parse_policy
+from gpuyard.quantities import metric_label
 from gpuyard.registry import suggest
 
 ChosenOn = Literal["validation", "given"]
@@ -59,6 +60,8 @@ class Comparison:
             ``jobs`` and metrics.
         jobs: One row a policy, window and job, where they were kept.
         schedules: The schedule of the first window by policy, with nodes.
+        evaluated_by: The metric of the evaluation, by which a reference that was not given was chosen; None
+            if it is that of the setting.
     """
 
     setting: Setting
@@ -70,6 +73,7 @@ class Comparison:
     classes: pl.DataFrame
     jobs: pl.DataFrame | None = None
     schedules: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    evaluated_by: str | None = None
 
     def __repr__(self) -> str:
         """Who is compared on how many windows; tables are too long for a line."""
@@ -147,6 +151,42 @@ class Comparison:
             disjoint=self.setting.disjoint,
             lower_is_better=self._lower(metric),
         )
+
+    def by_metric(self, metric: str) -> "Comparison":
+        """The same policies on the same windows with the same reference, compared by another metric.
+
+        Which heuristic is best in hindsight is then not known: the family is run for few metrics only.
+
+        Args:
+            metric: Its name; its values must be among those of the windows.
+
+        Raises:
+            InputError: if it is not known for every policy that is shown and every window, or has no
+                direction.
+        """
+        if metric == self.setting.metric:
+            return self
+        if not self._all_know(metric):
+            usable = [
+                name for name in self.windows.columns[2:] if has_direction(name) and self._all_know(name)
+            ]
+            raise InputError(
+                f"metric {metric!r} is not known for every policy and window that was evaluated"
+                f"{suggest(metric, dict.fromkeys(usable))}"
+            )
+        setting = replace(self.setting, metric=metric, lower_is_better=self._lower(metric))
+        evaluated_by = self.evaluated_by or self.setting.metric
+        note = f"best in hindsight by {metric_label(evaluated_by)}"
+        policies = tuple(
+            replace(entry, role="usual", note="; ".join(filter(None, (entry.note, note))))
+            if entry.role == "hindsight"
+            else entry
+            for entry in self.policies
+        )
+        return replace(self, setting=setting, policies=policies, hindsight=None, evaluated_by=evaluated_by)
+
+    def _all_know(self, metric: str) -> bool:
+        return all(self.knows(entry.name, metric) for entry in self.shown)
 
     def ranking(self, metric: str | None = None) -> list[str]:
         """Names of the policies for which the metric is known, the best first."""

@@ -144,6 +144,13 @@ def fingerprint_of(workload: Workload) -> str:
     return digest.hexdigest()[:32]
 
 
+def has_direction(metric: str) -> bool:
+    """Whether more or less of a metric is better, so that policies can be compared by it."""
+    return metric in (RETURN, UNFINISHED) or (
+        metric in metrics() and metrics()[metric].direction != "neutral"
+    )
+
+
 def lower_is_better(metric: str, known: tuple[str, ...] | None = None) -> bool:
     """The direction of a metric that policies can be compared by.
 

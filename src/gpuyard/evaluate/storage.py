@@ -38,8 +38,14 @@ def write_comparison(comparison: Comparison, directory: Path) -> None:
     """Write all files, the document last: a directory without it is not complete.
 
     Raises:
-        InputError: if the directory holds something else, or cannot be written.
+        InputError: if the directory holds something else, or cannot be written, or policies are compared by
+            another metric than they were evaluated by.
     """
+    if comparison.evaluated_by is not None:
+        raise InputError(
+            f"{directory}: is for evaluations as they were made, by {comparison.evaluated_by}; write the "
+            "comparison that by_metric was called on"
+        )
     check_free(directory)
     schedules = directory / SCHEDULES
     try:

@@ -144,17 +144,12 @@ def tied_with(comparison: Comparison, best: str) -> list[str]:
 
 
 def where_chosen(comparison: Comparison) -> str:
-    """Where the reference was chosen."""
-    match comparison.setting.kind:
-        case "draws":
-            return "other draws"
-        case "episodes":
-            return (
-                "episodes of the train part"
-                if comparison.setting.part == "validation"
-                else "validation episodes"
-            )
-    return "windows of the train part" if comparison.setting.part == "validation" else "validation windows"
+    """Where the reference was chosen, and by which metric if it is not the one that is told."""
+    setting, these = comparison.setting, _these(comparison.setting)
+    where = f"{these} of the train part" if setting.part == "validation" else f"validation {these}"
+    if setting.kind == "draws":
+        where = "other draws"
+    return f"{where} by {metric_label(comparison.evaluated_by)}" if comparison.evaluated_by else where
 
 
 def _against(comparison: Comparison, policy: str, other: str | None = None) -> str:

@@ -122,7 +122,8 @@ def answer_of_windows(
     pair = Pair(subject, other, what, change, subject is standings[0], weak, these)
     ties = _ties(comparison, standings, pair)
     sentence = _sentence(pair, metric, comparison.setting.lower_is_better, bool(ties))
-    sure = " ".join(filter(None, (_sureness(pair), _ties_text(ties), _ahead(comparison, standings, pair))))
+    ahead, chosen = _ahead(comparison, standings, pair), _otherwise_chosen(comparison)
+    sure = " ".join(filter(None, (_sureness(pair), _ties_text(ties), ahead, chosen)))
     return Answer(sentence, sure, _figures(pair, metric), words)
 
 
@@ -237,6 +238,16 @@ def _ahead(comparison: "Comparison", standings: Sequence[Standing], pair: Pair) 
         return f"{first.label}, {found}, has a better mean still; that is just as unclear."
     how = "has the best mean but is tied with it" if change.verdict == "tie" else "is better still"
     return f"{first.label}, {found}, {how}: {percent(change.ratio)} against {pair.subject.label}."
+
+
+def _otherwise_chosen(comparison: "Comparison") -> str:
+    """That the reference was chosen by another metric than the one that decides here, if so."""
+    if comparison.evaluated_by is None or comparison.reference is None or comparison.chosen_on == "given":
+        return ""
+    return (
+        f"The reference was chosen by {metric_label(comparison.evaluated_by)}, the metric of the evaluation: "
+        f"by {metric_label(comparison.setting.metric)} another heuristic may be better."
+    )
 
 
 def _figures(pair: Pair, metric: str) -> list[Tile]:

@@ -11,7 +11,7 @@ import polars as pl
 from gpuyard.cluster import Cluster
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import usable_block
-from gpuyard.quantities import plural
+from gpuyard.quantities import metric_label, plural
 from gpuyard.report.answer import answer_of_windows, change_of, chosen_pair, reference_text
 from gpuyard.report.classes import MEASURES, losses_without_intervals
 from gpuyard.report.facts import information_text, read_cluster, setting_facts
@@ -162,6 +162,8 @@ def _facts(
         facts["noise of estimates"] = f"means over {setting.noise_draws} draws"
     if setting.left_out:
         facts["left out"] = f"{plural(setting.left_out, 'job')} that can never run on the cluster"
+    if comparison.evaluated_by is not None:
+        facts["evaluated by"] = metric_label(comparison.evaluated_by)
     block = usable_block(setting.block, len(setting.windows))
     return {
         **facts,

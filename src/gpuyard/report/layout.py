@@ -106,7 +106,10 @@ def comparison_table(report: Report, palette: Palette) -> str:
         heads.append(_head("verdict", "text"))
     if report.reference is not None and len(report.standings) > 1:
         heads.append(_head(f"against {report.label(report.reference)}", "number"))
-    heads += [_head(metric_label(metric), "number", chosen=metric == report.metric) for metric in known]
+    order = "ascending" if report.lower_is_better else "descending"
+    heads += [
+        _head(metric_label(metric), "number", order if metric == report.metric else "") for metric in known
+    ]
     rows = "".join(_row(one, known, report, palette) for one in report.standings)
     caption = f"Policies by {metric_label(report.metric)}, the best first."
     if report.has_intervals:
@@ -145,9 +148,9 @@ def tells_apart(report: Report, metric: str) -> bool:
     return bool(known) and not (metric == "jain_fairness" and known == {1.0})
 
 
-def _head(text: str, kind: str, *, chosen: bool = False) -> str:
-    order = ' aria-sort="ascending"' if chosen else ""
-    return f'<th scope="col" data-kind="{kind}"{order}><button type="button">{escape(text)}</button></th>'
+def _head(text: str, kind: str, order: str = "") -> str:
+    sort = f' aria-sort="{order}"' if order else ""
+    return f'<th scope="col" data-kind="{kind}"{sort}><button type="button">{escape(text)}</button></th>'
 
 
 def _row(one: Standing, metrics: Sequence[str], report: Report, palette: Palette) -> str:

@@ -18,12 +18,18 @@ EXPECTED = "give a directory that gpuyard evaluate or gpuyard simulate --out has
 
 
 def read_sources(
-    sources: "Sequence[Path | Comparison]", runs: Sequence[Path] = ()
+    sources: "Sequence[Path | Comparison]", runs: Sequence[Path] = (), *, metric: str | None = None
 ) -> tuple[Report, list[Run]]:
     """Everything that a report shows.
 
+    Args:
+        sources: Comparisons and directories, as in ``write_report``.
+        runs: More directories of training runs.
+        metric: What decides; None: what the evaluation was made with.
+
     Raises:
-        InputError: if there is nothing to compare, or what there is cannot be compared with each other.
+        InputError: if there is nothing to compare, what there is cannot be compared with each other, or an
+            evaluation does not know the metric.
     """
     comparisons: list[Comparison] = []
     names: list[str] = []
@@ -43,12 +49,21 @@ def read_sources(
             simulations.append(path)
         if PROGRESS in kinds:
             training.append(path)
-    report = _report(comparisons, names, simulations, training)
+    if metric is not None and simulations and not comparisons:
+        raise InputError(
+            f"{simulations[0]}: holds a simulation, and --metric is for evaluations; gpuyard evaluate "
+            f"--metric {metric} compares by it, with intervals"
+        )
+    report = _report(comparisons, names, simulations, training, metric)
     return report, training_runs(training, report.training)
 
 
 def _report(
-    comparisons: "list[Comparison]", names: list[str], simulations: list[Path], training: Sequence[Path]
+    comparisons: "list[Comparison]",
+    names: list[str],
+    simulations: list[Path],
+    training: Sequence[Path],
+    metric: str | None,
 ) -> Report:
     if comparisons and simulations:
         raise InputError(
@@ -57,7 +72,8 @@ def _report(
         )
     if comparisons:
         read = [name for name in names if not name.startswith("comparison ")]
-        return evaluation_report(merge(comparisons, names), read)
+        merged = merge(comparisons, names)
+        return evaluation_report(merged.by_metric(metric) if metric is not None else merged, read)
     if simulations:
         return read_simulations(simulations)
     if training:

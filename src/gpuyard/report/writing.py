@@ -66,13 +66,19 @@ class MadeReport:
 
 
 def make_report(
-    out: Path, directories: Sequence[Path], *, perfetto: Path | None = None, policy: str | None = None
+    out: Path,
+    directories: Sequence[Path],
+    *,
+    metric: str | None = None,
+    perfetto: Path | None = None,
+    policy: str | None = None,
 ) -> MadeReport:
     """Write a page about directories; each file appears whole or not at all.
 
     Args:
         out: The page.
         directories: As in ``write_report``.
+        metric: What decides; None: what the evaluation was made with.
         perfetto: Where to write a schedule as a trace.
         policy: Whose; None: that of the policy which the answer is about.
 
@@ -83,7 +89,7 @@ def make_report(
         raise InputError("--policy says whose schedule --perfetto writes; give both")
     if perfetto is not None and perfetto.resolve() == out.resolve():
         raise InputError(f"--perfetto {perfetto}: is the page itself; give another name")
-    report, runs = read_sources(as_paths(directories))
+    report, runs = read_sources(as_paths(directories), metric=metric)
     text = page(report, runs)
     traced = None if perfetto is None else write_perfetto(perfetto, report, policy)
     with atomic_write(out) as temporary:
