@@ -56,6 +56,10 @@ class ShapeOptions:
     ] = False
     max_duration: Annotated[float | None, Parameter(help="Cut longer durations to this, s.")] = None
     min_duration: Annotated[float | None, Parameter(help="Raise shorter durations to this, s.")] = None
+    widen: Annotated[
+        float | None, Parameter(help="This share of the jobs on 2, 4, 8 ... times the GPUs, for less time.")
+    ] = None
+    widen_to: Annotated[int | None, Parameter(help="With it: GPUs of a gang at most.")] = None
     relabel: Annotated[
         list[str] | None,
         Repeated,
@@ -95,6 +99,8 @@ class ShapeOptions:
             "keep_weekdays": self.keep_weekdays,
             "clamp_max_s": self.max_duration,
             "clamp_min_s": self.min_duration,
+            "widen": self.widen,
+            "widen_to": self.widen_to,
             "relabel_groups": parse_pairs("--relabel", self.relabel or ()),
             "compress": self.compress,
             "load": self.load,

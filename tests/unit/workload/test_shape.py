@@ -32,6 +32,7 @@ from gpuyard.workload.shaping.shape import (
     split_by_time,
     thin,
     to_load,
+    widen_gangs,
     window,
 )
 
@@ -376,6 +377,40 @@ def test_durations_are_clamped_and_counted():
             clamp_durations(clamped, **bounds)
 
 
+def test_a_share_of_the_gangs_is_widened_and_their_work_stays():
+    jobs = make([float(i) for i in range(4000)], [64.0] * 4000, gpus=[1, 2, 3, 64] * 1000)
+    wide = widen_gangs(jobs, 0.25, 64, seed=3)
+    before, after = jobs.frame["gpus"].to_numpy(), wide.frame["gpus"].to_numpy()
+    factor = after / before
+    assert set(factor.tolist()) == {1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0}
+    assert after.max() == 64
+    assert (factor[3::4] == 1).all()
+    assert set(factor[2::4].tolist()) == {1.0, 2.0, 4.0, 8.0, 16.0}
+    assert 0.2 < (factor[0::4] > 1).mean() < 0.3
+    assert (after * wide.frame["duration_s"].to_numpy() == before * 64.0).all()
+    assert last_step(wide)[1]["jobs_changed"] == (factor > 1).sum()
+    part = between(jobs, 1000.0, 2000.0)
+    assert widen_gangs(part, 0.25, 64, seed=3).frame["gpus"].to_list() == after[1000:2000].tolist()
+
+
+def test_what_a_wider_job_asks_for_grows_with_it():
+    asked = make([0.0], [80.0], gpus=[2], cpus=[3], memory_mib=[100], estimate_s=[160.0])
+    wide = widen_gangs(asked, 1.0, 4).frame.row(0, named=True)
+    names = ("gpus", "cpus", "memory_mib", "duration_s", "estimate_s")
+    assert [wide[name] for name in names] == [4, 6, 200, 40.0, 80.0]
+
+
+def test_gangs_that_cannot_be_widened_are_refused_or_stay():
+    with pytest.raises(InputError, match="can be doubled without exceeding 7 GPUs"):
+        widen_gangs(make([0.0], [1.0], gpus=[4]), 0.5, 7)
+    with pytest.raises(InputError, match="the share to widen is 0"):
+        widen_gangs(make([0.0], [1.0], gpus=[4]), 0.0, 8)
+    shared = make([0.0, 0.0], [8.0, 8.0], gpus=[1, 1], gpu_milli=[500, 1000])
+    assert widen_gangs(shared, 1.0, 2).frame["gpus"].to_list() == [1, 2]
+    with pytest.raises(InputError, match="--widen, --widen-to"):
+        shape(shared, ShapeConfig(widen=0.5))
+
+
 def test_groups_are_renamed(mixed):
     assert relabel_groups(mixed, {"x": "y"}).frame["group"].to_list() == ["y", "y", "y", ""]
     assert relabel_groups(mixed, {"x": "a", "*": "b"}).frame["group"].to_list() == ["a", "b", "b", "b"]
@@ -461,6 +496,8 @@ def test_steps_are_taken_in_the_documented_order(mixed):
         gpus=(8, None),
         job_count=2,
         clamp_max_s=500.0,
+        widen=0.5,
+        widen_to=64,
         relabel_groups={"*": "all"},
         compress=2.0,
         load=0.5,
@@ -474,6 +511,7 @@ def test_steps_are_taken_in_the_documented_order(mixed):
         "window",
         "thin",
         "clamp-durations",
+        "widen-gangs",
         "relabel-groups",
         "compress-time",
         "compress-time",

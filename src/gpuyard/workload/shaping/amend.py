@@ -1,4 +1,4 @@
-"""Changing what jobs say: durations, groups and estimates."""
+"""Changing what jobs say: durations, gangs, groups and estimates."""
 
 import math
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ import polars as pl
 from gpuyard.errors import InputError
 from gpuyard.registry import suggest
 from gpuyard.workload.schema import Workload
-from gpuyard.workload.shaping.derive import checked_positive, derived
-from gpuyard.workload.shaping.draws import ESTIMATE_STREAM, uniforms_by_row
+from gpuyard.workload.shaping.derive import checked_positive, checked_share, derived
+from gpuyard.workload.shaping.draws import ESTIMATE_STREAM, WIDEN_STREAM, WIDTH_STREAM, uniforms_by_row
 
 OTHERS = "*"
 """In a mapping of groups: all that are not named."""
@@ -44,6 +44,40 @@ def clamp_durations(
     frame = workload.frame.with_columns(duration_s=clamped)
     settings = {"min_s": min_s, "max_s": max_s, "jobs_changed": changed}
     return derived(workload, frame, "clamp-durations", {**settings})
+
+
+def widen_gangs(workload: Workload, share: float, largest: int, seed: int = 0) -> Workload:
+    """A few jobs on 2, 4, 8 ... times as many GPUs for as much less time: gangs that a log happens to lack.
+
+    What is learnt from jobs of at most 32 GPUs is a guess for one of 128. The work stays the same. A factor
+    is as likely as any other that leaves the gang at most ``largest``; jobs without GPUs, on shares of one,
+    or already that wide stay as they are.
+
+    Args:
+        workload: The jobs.
+        share: Of the jobs to change, each with this probability.
+        largest: GPUs of a gang at most.
+        seed: Of the draws, which are keyed by the original row.
+
+    Raises:
+        InputError: if the share is not above 0 and at most 1, or no gang can become wider.
+    """
+    checked_share("the share to widen", share)
+    frame = workload.frame
+    gangs, rows = frame["gpus"].to_numpy(), frame["row"].to_numpy()
+    whole = (gangs > 0) & (frame["gpu_milli"].to_numpy() == 1000)
+    doublings = np.where(whole, np.floor(np.log2(np.maximum(largest / np.maximum(gangs, 1), 1.0))), 0.0)
+    if not doublings.any():
+        raise InputError(
+            f"no gang of {workload.metadata.name} can be doubled without exceeding {largest} GPUs"
+        )
+    drawn = uniforms_by_row(seed, WIDEN_STREAM, rows) < share
+    steps = 1 + np.floor(uniforms_by_row(seed, WIDTH_STREAM, rows) * doublings)
+    factor = pl.Series(np.where(drawn & (doublings > 0), 2.0**steps, 1.0))
+    wider = [(pl.col(name) * factor).cast(frame.schema[name]) for name in ("gpus", "cpus", "memory_mib")]
+    shorter = [pl.col(name) / factor for name in ("duration_s", "estimate_s")]
+    settings = {"share": share, "largest": largest, "seed": seed, "jobs_changed": int((factor > 1).sum())}
+    return derived(workload, frame.with_columns(*wider, *shorter), "widen-gangs", {**settings})
 
 
 def relabel_groups(workload: Workload, names: Mapping[str, str]) -> Workload:

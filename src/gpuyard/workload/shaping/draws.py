@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 THIN_STREAM = 8
 DAY_STREAM = 9
 ESTIMATE_STREAM = 10
+WIDEN_STREAM = 11
+WIDTH_STREAM = 12
 
 _Words = NDArray[np.uint64]
 

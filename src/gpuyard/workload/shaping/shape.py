@@ -23,6 +23,7 @@ from gpuyard.workload.shaping.amend import (
     read_estimates,
     relabel_groups,
     round_estimates,
+    widen_gangs,
 )
 from gpuyard.workload.shaping.merge import merge
 from gpuyard.workload.shaping.rescale import (
@@ -68,6 +69,7 @@ __all__ = [
     "split_by_time",
     "thin",
     "to_load",
+    "widen_gangs",
     "window",
 ]
 
@@ -100,6 +102,10 @@ class ShapeConfig(BaseModel):
     keep_weekdays: bool = False
     clamp_max_s: float | None = None
     clamp_min_s: float | None = None
+    widen: float | None = None
+    """Share of the jobs that get more GPUs for less time."""
+    widen_to: Annotated[int, Field(ge=2, lt=2**31)] | None = None
+    """GPUs of a widened gang at most."""
     relabel_groups: Mapping[str, str] = {}
     compress: float | None = None
     """Factor by which submits become denser."""
@@ -130,6 +136,10 @@ def shape(workload: Workload, config: ShapeConfig, cluster: Cluster | None = Non
         )
     if config.clamp_max_s is not None or config.clamp_min_s is not None:
         workload = clamp_durations(workload, min_s=config.clamp_min_s, max_s=config.clamp_max_s)
+    if config.widen is not None or config.widen_to is not None:
+        if config.widen is None or config.widen_to is None:
+            raise InputError("wider gangs need their share and their most GPUs (--widen, --widen-to)")
+        workload = widen_gangs(workload, config.widen, config.widen_to, config.seed)
     if config.relabel_groups:
         workload = relabel_groups(workload, config.relabel_groups)
     if config.compress is not None:
