@@ -12,7 +12,7 @@ from gpuyard.errors import InputError
 from gpuyard.quantities import duration, number
 
 if TYPE_CHECKING:
-    from gpuyard.learn.search import SearchProgress, SearchResult
+    from gpuyard.learn.search import Choice, SearchProgress, SearchResult
     from gpuyard.learn.searching import SearchRun
 
 STAGES = {
@@ -122,19 +122,28 @@ def _cell(metric: str, value: float) -> str:
 
 
 def _words(result: SearchResult, directory: Path) -> list[str]:
-    chosen, reference = result.judged[result.chosen], result.judged["heuristic"]
-    took = sum(result.seconds.values())
-    lines = []
+    took = f"{duration(sum(result.seconds.values()))} of searching."
+    use = f"gpuyard simulate JOBS --cluster CLUSTER --policy {result.policy or directory}"
+    start = f"gpuyard train ppo --init-from {directory}"
     if result.chosen == "heuristic":
-        lines.append(f"Nothing was clearly better than {result.reference}. {duration(took)} of searching.")
-    else:
-        ratio = chosen.validation["mean_bounded_slowdown"] / reference.validation["mean_bounded_slowdown"] - 1
-        jct = chosen.validation["mean_jct_s"] / reference.validation["mean_jct_s"] - 1
-        what = "The tuned rule" if result.chosen == "rule" else result.grid_policy
-        lines.append(
-            f"{what} has {100 * ratio:+.0f} % mean bounded slowdown and {100 * jct:+.1f} % mean completion "
-            f"time against {result.reference} on validation windows. {duration(took)} of searching."
-        )
-    lines.append(f"Use it: gpuyard simulate JOBS --cluster CLUSTER --policy {result.policy or directory}")
-    lines.append(f"Train a network that starts from it: gpuyard train ppo --init-from {directory}")
-    return lines
+        return [
+            f"Nothing that keeps the limits was clearly better than {result.reference}. {took}",
+            f"{result.grid_policy}, the best of the grid, {_against_reference(result, 'grid')}.",
+            f"Use the heuristic: {use}",
+            f"The run holds the best of the grid all the same; a network can start from it: {start}",
+        ]
+    what = "The tuned rule" if result.chosen == "rule" else result.grid_policy
+    return [
+        f"{what} {_against_reference(result, result.chosen)}. {took}",
+        f"Use it: {use}",
+        f"Train a network that starts from it: {start}",
+    ]
+
+
+def _against_reference(result: SearchResult, kind: Choice) -> str:
+    own, usual = result.judged[kind].validation, result.judged["heuristic"].validation
+    ratio, jct = (own[name] / usual[name] - 1 for name in ("mean_bounded_slowdown", "mean_jct_s"))
+    return (
+        f"has {100 * ratio:+.0f} % mean bounded slowdown and {100 * jct:+.1f} % mean completion time against "
+        f"{result.reference} on validation windows"
+    )

@@ -226,7 +226,7 @@ def shape(
     json: Json = False,
     options: ShapeOptions = ShapeOptions(),  # noqa: B008  (frozen)
 ) -> None:
-    """Cut, filter, thin, compress or complete a workload. Steps are taken in the order of their options.
+    """Cut, filter, thin, compress or complete a workload. Steps are taken in the order of the help.
 
     Example: gpuyard workload shape jobs.parquet --from 14d --load 0.9 --cluster 64x8 --out dense.parquet
     """

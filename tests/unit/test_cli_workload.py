@@ -368,6 +368,8 @@ def test_every_option_of_shape_reaches_the_settings() -> None:
         keep_weekdays=True,
         max_duration=7.0,
         min_duration=1.0,
+        widen=0.25,
+        widen_to=16,
         relabel=["a=b=c"],
         compress=2.0,
         load=0.9,

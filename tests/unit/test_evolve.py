@@ -247,14 +247,21 @@ def test_a_rule_goes_on_with_other_columns_where_it_was(tmp_path: Any, kind: str
 @pytest.mark.parametrize(
     ("features", "missing"),
     [
-        ({"job_features": ["present", "gpus"]}, "jobs: the rule goes by column estimate"),
-        ({"global_features": ["running"]}, "globals: the rule goes by column queue"),
+        (
+            {"job_features": ["present", "gpus"]},
+            "columns of jobs that the environment does not show: estimate, area; name .*job_features",
+        ),
+        (
+            {"global_features": ["running"]},
+            "columns of globals that the environment does not show: queue; name .*global_features",
+        ),
     ],
 )
 def test_a_rule_is_not_started_without_a_column_it_goes_by(
     tmp_path: Any, features: dict[str, Any], missing: str
 ) -> None:
-    first_judgement(tmp_path, {**TABLES, "rule": {**RULE, "gate": {"globals.queue": 0.1}}})
+    rule = {"score": {"estimate": 1.0, "area": 1.0}, "gate": {"globals.queue": 0.1}}
+    first_judgement(tmp_path, {**TABLES, "rule": rule})
     tables = tables_with(environment=features, network={"kind": "state-rule"})
     del tables["rule"]
     with pytest.raises(InputError, match=missing):
@@ -282,3 +289,8 @@ def test_the_limit_may_hold_for_the_typical_window_too() -> None:
     assert loss("mean") == pytest.approx(2.0)
     typical = (1.5 * 1.5 * 7 / 8) ** (1 / 3)
     assert loss("typical") == pytest.approx(2.0 * np.exp(10 * (typical - 1.1)))
+
+
+def test_a_typical_window_without_a_limit_is_refused() -> None:
+    with pytest.raises(InputError, match="jct_of has no effect without a limit; give max_jct_increase"):
+        read_config(tables_with(validation={"jct_of": "typical"}))

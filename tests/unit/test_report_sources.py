@@ -172,7 +172,8 @@ def test_weak_intervals_leave_the_answer_unclear_and_colour_nothing() -> None:
     assert "Beyond chance" not in weak.answer.sure
     assert "The intervals are weak" in weak.answer.sure
     text = page(weak, [])
-    assert "better, weak" in text
+    assert "> unclear</span>" in text
+    assert "better" not in "".join(re.findall(r'<span class="verdict.*?</td>', text))
     assert not re.search(r'class="[^"]*\b(better|worse)\b', text)
     assert '"verdict":"weak"' in text
 

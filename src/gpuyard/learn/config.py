@@ -120,6 +120,12 @@ class ValidationSection(Section):
     """What that limit holds for: the mean over windows, or the typical window as well, by the geometric mean
     of their ratios. A single stretch in which the heuristic does badly makes up for all others in a mean."""
 
+    @model_validator(mode="after")
+    def _check_limit(self) -> Self:
+        if self.jct_of != "mean" and self.max_jct_increase is None:
+            raise ValueError("jct_of has no effect without a limit; give max_jct_increase too, such as 0.02")
+        return self
+
 
 class WarmStartSection(Section):
     """Imitate a policy first."""

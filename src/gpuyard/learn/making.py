@@ -96,7 +96,7 @@ def rule_for_columns(first: ModelFile, model: EnvModel, source: str) -> dict[str
         weights = tensors.pop(f"{name}.weight", torch.zeros(1, 0))
         here = model.parts[part].names
         if here:
-            moved = _moved_weights(weights[0].tolist(), there[part], here, f"{source}: {part}")
+            moved = _moved_weights(weights[0].tolist(), there[part], here, part, source)
             tensors[f"{name}.weight"] = torch.tensor([moved])
         elif weights.any():
             raise InputError(f"{source} goes by columns of {part}, but the environment has none")
@@ -104,19 +104,20 @@ def rule_for_columns(first: ModelFile, model: EnvModel, source: str) -> dict[str
 
 
 def _moved_weights(
-    weights: Sequence[float], there: Sequence[str], here: Sequence[str], what: str
+    weights: Sequence[float], there: Sequence[str], here: Sequence[str], part: str, source: str
 ) -> list[float]:
     """Weights of columns in another order; the first of several columns of one name is the first again."""
     left: dict[str, list[float]] = {}
     for name, weight in zip(there, weights, strict=True):
         left.setdefault(name, []).append(weight)
     moved = [left[name].pop(0) if left.get(name) else 0.0 for name in here]
-    for name, lost in left.items():
-        if any(lost):
-            raise InputError(
-                f"{what}: the rule goes by column {name}, which the environment does not show; name it in "
-                "--environment.job_features or --environment.global_features, or leave these out"
-            )
+    lost = [name for name, weights in left.items() if any(weights)]
+    if lost:
+        features = part.rstrip("s") + "_features"
+        raise InputError(
+            f"{source}: the rule goes by columns of {part} that the environment does not show: "
+            f"{', '.join(lost)}; name them too in --environment.{features}, or leave that out"
+        )
     return moved
 
 

@@ -83,7 +83,7 @@ def change_chart(report: Report, palette: Palette) -> Chart | None:
         if change is None or (change.ratio is None and change.verdict != "reference"):
             continue
         weak = report.weak and change.low is not None
-        said = f"{change.verdict}, weak" if weak else change.verdict
+        said = "unclear" if weak and change.ratio != 0.0 else change.verdict
         dot = {"series": said, "colour": 0, "value": _short(change.ratio or 0.0)}
         if change.low is not None and change.high is not None:
             dot |= {"low": _short(change.low), "high": _short(change.high)}

@@ -175,9 +175,9 @@ def _row(one: Standing, metrics: Sequence[str], report: Report, palette: Palette
 
 
 def _verdict(change: Change, weak: bool) -> str:
-    sign = VERDICT_SIGNS[change.verdict]
     name = verdict_class(change.verdict, weak)
-    text = f"{change.verdict}, weak" if name == "weak" else change.verdict
+    unclear = name == "weak" and change.ratio != 0.0
+    sign, text = ("?", "unclear") if unclear else (VERDICT_SIGNS[change.verdict], change.verdict)
     return f'<span class="verdict {name}"><span aria-hidden="true">{sign}</span> {escape(text)}</span>'
 
 

@@ -403,6 +403,8 @@ def test_what_a_wider_job_asks_for_grows_with_it():
 def test_gangs_that_cannot_be_widened_are_refused_or_stay():
     with pytest.raises(InputError, match="can be doubled without exceeding 7 GPUs"):
         widen_gangs(make([0.0], [1.0], gpus=[4]), 0.5, 7)
+    with pytest.raises(InputError, match="draws none of the 1 jobs"):
+        widen_gangs(make([0.0], [1.0], gpus=[4]), 1e-9, 8)
     with pytest.raises(InputError, match="the share to widen is 0"):
         widen_gangs(make([0.0], [1.0], gpus=[4]), 0.0, 8)
     shared = make([0.0, 0.0], [8.0, 8.0], gpus=[1, 1], gpu_milli=[500, 1000])

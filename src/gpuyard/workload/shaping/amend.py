@@ -60,7 +60,7 @@ def widen_gangs(workload: Workload, share: float, largest: int, seed: int = 0) -
         seed: Of the draws, which are keyed by the original row.
 
     Raises:
-        InputError: if the share is not above 0 and at most 1, or no gang can become wider.
+        InputError: if the share is not above 0 and at most 1, no gang can become wider, or none is drawn.
     """
     checked_share("the share to widen", share)
     frame = workload.frame
@@ -74,6 +74,11 @@ def widen_gangs(workload: Workload, share: float, largest: int, seed: int = 0) -
     drawn = uniforms_by_row(seed, WIDEN_STREAM, rows) < share
     steps = 1 + np.floor(uniforms_by_row(seed, WIDTH_STREAM, rows) * doublings)
     factor = pl.Series(np.where(drawn & (doublings > 0), 2.0**steps, 1.0))
+    if not (factor > 1).any():
+        raise InputError(
+            f"a share of {share:g} draws none of the {len(workload):,} jobs of {workload.metadata.name}; "
+            "widen a larger share, or use another seed"
+        )
     wider = [(pl.col(name) * factor).cast(frame.schema[name]) for name in ("gpus", "cpus", "memory_mib")]
     shorter = [pl.col(name) / factor for name in ("duration_s", "estimate_s")]
     settings = {"share": share, "largest": largest, "seed": seed, "jobs_changed": int((factor > 1).sum())}
