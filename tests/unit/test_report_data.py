@@ -14,10 +14,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from evaluation_cases import comparison_of
 from gpuyard.config import SimulationConfig
 from gpuyard.report import write_report
 from gpuyard.report.document import page, script_json
-from gpuyard.report.figures import BINS, Palette, cdf_charts, time_charts
+from gpuyard.report.figures import BINS, MOST_LINES, Palette, cdf_charts, time_charts
 from gpuyard.report.gantt import gantt_data
 from gpuyard.report.model import Change, Report
 from gpuyard.report.packing import LARGEST, Column, pack_columns
@@ -252,3 +253,17 @@ def test_curves_of_the_run_that_a_policy_comes_from_are_found(tmp_path: Path) ->
     report, runs = read_sources([replace(comparison, policies=(learned, gone, *comparison.policies[2:]))])
     assert [run.directory for run in runs] == [home]
     assert 'data-chart="validation"' in page(report, runs)
+
+
+def test_charts_show_what_was_asked_for_before_better_policies() -> None:
+    values = {f"policy-{i:02}": [1.0 + i, 1.1 + i, 1.3 + i] for i in range(MOST_LINES + 3)}
+    report, _ = read_sources([comparison_of(values)])
+    worst, second = list(values)[-1], list(values)[-2]
+    asked = {worst: "given", report.reference: "reference"}
+    standings = [replace(one, role=asked.get(one.name, "usual")) for one in report.standings]
+    shown = Palette.of(replace(report, standings=standings, subject=worst)).colours
+    assert len(shown) == MOST_LINES
+    assert worst in shown
+    assert second not in shown
+    standings = [replace(one, role="given" if one.name == second else one.role) for one in standings]
+    assert second in Palette.of(replace(report, standings=standings, subject=worst)).colours

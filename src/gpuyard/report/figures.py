@@ -46,11 +46,12 @@ class Palette:
 
     @classmethod
     def of(cls, report: Report) -> "Palette":
-        """The best policies, among them the reference and the one that the answer is about."""
+        """What the answer is about and the reference, then what was asked for, then the best of the rest."""
         names = [one.name for one in report.standings]
-        needed = {name for name in (report.subject, report.reference) if name in names}
-        others = [name for name in names if name not in needed][: MOST_LINES - len(needed)]
-        chosen = [name for name in names if name in needed or name in others]
+        asked = [one.name for one in report.standings if one.role == "given"]
+        first = [name for name in (report.subject, report.reference) if name in names]
+        kept = set(list(dict.fromkeys([*first, *asked, *names]))[:MOST_LINES])
+        chosen = [name for name in names if name in kept]
         labels = {one.name: one.label for one in report.standings}
         return cls({name: number for number, name in enumerate(chosen, 1)}, labels)
 
