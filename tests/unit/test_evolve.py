@@ -228,8 +228,12 @@ def first_judgement(directory: Any, tables: dict[str, Any]) -> dict[str, Any]:
     return diary.lines[0]
 
 
-@pytest.mark.parametrize("kind", ["rule", "state-rule"])
-def test_a_rule_goes_on_with_other_columns_where_it_was(tmp_path: Any, kind: str) -> None:
+@pytest.mark.parametrize(
+    "network",
+    [{"kind": "rule"}, {"kind": "state-rule"}, {"kind": "job-scorer", "width": 4, "residual": "rule"}],
+    ids=lambda network: network["kind"],
+)
+def test_a_rule_goes_on_with_other_columns_where_it_was(tmp_path: Any, network: dict[str, Any]) -> None:
     rule = {"score": {"estimate": -3.0, "gpus": 1.0}, "gate": {"free_after": 1.0, "globals.queue": 0.1}}
     tables = {**TABLES, "rule": rule}
     before = first_judgement(tmp_path, tables)
@@ -237,7 +241,7 @@ def test_a_rule_goes_on_with_other_columns_where_it_was(tmp_path: Any, kind: str
         "job_features": ["gpus", "starts_in", "present", "free_after", "estimate"],
         "global_features": ["drain", "running", "queue"],
     }
-    on = tables_with(environment=features, network={"kind": kind})
+    on = tables_with(environment=features, network=network)
     del on["rule"]
     after = first_judgement(tmp_path, {**on, "init_from": str(tmp_path / "last.safetensors")})
     assert after["score"] == before["score"]

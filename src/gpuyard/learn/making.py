@@ -50,14 +50,11 @@ def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None
         return make_network(config.network, sizes, seed=seed, rule=rule)
     first = read_model(start or find_model(config.init_from))
     tensors = {name: torch.from_numpy(array.copy()) for name, array in first.tensors.items()}
-    if first.network.kind == "rule" and (config.network.kind != "rule" or _other_columns(first, model)):
+    if first.network.kind == "rule":
         if not _needs_rule(config.network):
             raise InputError(f"{config.init_from} holds a rule; start from it with network.residual = 'rule'")
-        if config.network.kind in RULE_KINDS:
-            tensors = rule_for_columns(first, model, config.init_from)
-        else:
-            check_sizes(first, sizes, config.init_from)
-        return make_network(config.network, sizes, seed=seed, rule=tensors)
+        rule = rule_for_columns(first, model, config.init_from)
+        return make_network(config.network, sizes, seed=seed, rule=rule)
     check_network(first, config.network, sizes, config.init_from)
     network = make_network(config.network, sizes, seed=seed, rule=_rule_of(tensors))
     load_weights(network, tensors, config.init_from)
@@ -67,14 +64,6 @@ def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None
 def _needs_rule(network: NetworkConfig) -> bool:
     """Whether it is a rule or starts from one."""
     return network.kind in RULE_KINDS or network.residual == "rule"
-
-
-def _other_columns(first: ModelFile, model: EnvModel) -> bool:
-    """Whether a model sees other columns than an environment shows."""
-    there = column_names(first.environment, first.cluster, first.sizes.pools)
-    return first.sizes.kind == model.kind and any(
-        there[part] != model.parts[part].names for part in ("jobs", "globals")
-    )
 
 
 def rule_for_columns(first: ModelFile, model: EnvModel, source: str) -> dict[str, Tensor]:
@@ -111,7 +100,7 @@ def _moved_weights(
     for name, weight in zip(there, weights, strict=True):
         left.setdefault(name, []).append(weight)
     moved = [left[name].pop(0) if left.get(name) else 0.0 for name in here]
-    lost = [name for name, weights in left.items() if any(weights)]
+    lost = [name for name, unused in left.items() if any(unused)]
     if lost:
         features = part.rstrip("s") + "_features"
         raise InputError(
@@ -169,17 +158,6 @@ def check_network(start: ModelFile, network: NetworkConfig, sizes: NetworkSizes,
             raise InputError(
                 f"{source} does not fit the environment: {name.replace('_', ' ')} {there} there and {here} "
                 "here; train on the cluster and with the settings it was made for"
-            )
-
-
-def check_sizes(start: ModelFile, sizes: NetworkSizes, source: str) -> None:
-    """Raise an InputError if a rule was made for other columns than these."""
-    for what in ("kind", "job_columns", "global_columns"):
-        there, here = getattr(start.sizes, what), getattr(sizes, what)
-        if there != here:
-            raise InputError(
-                f"{source} was made for {what} {there}, but the environment has {here}; train on the cluster "
-                "and with the features it was made for"
             )
 
 
