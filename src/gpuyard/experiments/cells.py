@@ -89,7 +89,7 @@ def jct_text(found: Difference | None) -> str:
 
 def apart_text(comparison: Comparison, found: Difference | None) -> str:
     """A difference, with a mark where its interval is weak."""
-    mark = f" {WEAK}" if comparison.setting.is_weak and len(comparison.setting.windows) > 1 else ""
+    mark = f" {WEAK}" if comparison.setting.has_weak_intervals else ""
     return f"{difference_text(found)}{mark}"
 
 
@@ -113,7 +113,7 @@ def where_text(comparison: Comparison) -> str:
         text += f" Windows overlap and are resampled in blocks of {usable_block(setting.block, count)}."
     if setting.is_weak and setting.block > 1:
         text += f" They amount to {setting.disjoint:.1f} windows side by side: the intervals are weak."
-    elif setting.is_weak and count > 1:
+    elif setting.has_weak_intervals:
         text += " So few tell little of how they differ: the intervals are weak."
     if setting.left_out:
         text += f" Left out, as they can never run on the cluster: {plural(setting.left_out, 'job')}."
