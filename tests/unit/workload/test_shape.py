@@ -1,64 +1,41 @@
 """Cutting and changing workloads, against numbers worked out by hand."""
 
 import numpy as np
-import polars as pl
 import pytest
 
 from gpuyard import _core
 from gpuyard.cluster import Cluster, NodeGroup, parse_cluster
 from gpuyard.cluster_scaling import apportion, shrink_cluster
 from gpuyard.errors import InputError
-from gpuyard.workload import Workload, make_workload, read_workload, write_workload
+from gpuyard.workload import Workload, read_workload, write_workload
 from gpuyard.workload.shaping.draws import uniforms_by_row
 from gpuyard.workload.shaping.shape import (
     ShapeConfig,
     area_load,
     between,
-    clamp_durations,
     compress_time,
     demand_in_span,
     drop_duplicates,
-    estimates_from,
-    exact_estimates,
     keep,
     merge,
     moment,
-    noisy_estimates,
-    relabel_groups,
     resample_days,
-    round_estimates,
     shape,
     shrink_to_load,
     split_by_time,
     thin,
     to_load,
-    widen_gangs,
     window,
 )
+from shape_cases import DAY_S, last_step, make_jobs, mixed_jobs
 
-DAY_S = 86400.0
 SEPTEMBER_S = 1_598_918_400.0  # 2020-09-01 00:00, a Tuesday
-
-
-def make(submit_s, duration_s=10.0, gpus=1, *, epoch_s=0.0, origin_s=0.0, name="jobs", **columns) -> Workload:
-    count = len(submit_s)
-    frame = {
-        "submit_s": submit_s,
-        "duration_s": duration_s if isinstance(duration_s, list) else [float(duration_s)] * count,
-        "gpus": gpus if isinstance(gpus, list) else [gpus] * count,
-    }
-    return make_workload(pl.DataFrame(frame | columns), epoch_s=epoch_s, origin_s=origin_s, name=name)
 
 
 @pytest.fixture
 def ten() -> Workload:
     """Jobs at 0, 10, ... 90 s in a slice that begins 1,000 s into its trace."""
-    return make([10.0 * k for k in range(10)], origin_s=1000.0, epoch_s=SEPTEMBER_S)
-
-
-def last_step(workload: Workload) -> tuple[str, dict]:
-    step = workload.metadata.history[-1]
-    return step.name, step.settings
+    return make_jobs([10.0 * k for k in range(10)], origin_s=1000.0, epoch_s=SEPTEMBER_S)
 
 
 # Slices
@@ -112,7 +89,7 @@ def test_a_date_is_a_moment_where_the_clock_tells_dates(ten):
     assert moment(ten, "2020-09-01T00:01") == 60.0
     assert moment(ten, "2020-09-02") == DAY_S
     with pytest.raises(InputError, match="tells none"):
-        moment(make([0.0, 1.0]), "2020-09-02")
+        moment(make_jobs([0.0, 1.0]), "2020-09-02")
     with pytest.raises(InputError, match="tells none"):
         moment(compress_time(ten, 2.0), "2020-09-02")
 
@@ -133,7 +110,7 @@ def test_a_window_is_so_many_jobs_from_a_position(ten):
 
 
 def test_deadlines_move_with_the_clock():
-    jobs = make([0.0, 50.0], deadline_s=[100.0, 80.0])
+    jobs = make_jobs([0.0, 50.0], deadline_s=[100.0, 80.0])
     assert between(jobs, 40.0).frame["deadline_s"].to_list() == [30.0]
 
 
@@ -153,7 +130,7 @@ def test_splits_that_make_no_sense_are_refused(ten):
         with pytest.raises(InputError, match="sum to 1"):
             split_by_time(ten, shares)
     with pytest.raises(InputError, match="train part"):
-        split_by_time(make([0.0]), (0.6, 0.2, 0.2))
+        split_by_time(make_jobs([0.0]), (0.6, 0.2, 0.2))
 
 
 # Filters
@@ -161,14 +138,7 @@ def test_splits_that_make_no_sense_are_refused(ten):
 
 @pytest.fixture
 def mixed() -> Workload:
-    return make(
-        [0.0, 1.0, 2.0, 3.0],
-        [10.0, 100.0, 1000.0, 100.0],
-        [1, 8, 16, 8],
-        user=["ann", "bob", "ann", "eve"],
-        group=["x", "y", "y", ""],
-        status=["completed", "failed", "completed", "unknown"],
-    )
+    return mixed_jobs()
 
 
 @pytest.mark.parametrize(
@@ -207,7 +177,7 @@ def test_history_tells_only_what_was_asked_for(mixed):
 
 
 def test_duplicates_are_dropped_once():
-    once = drop_duplicates(make([0.0, 0.0, 1.0, 1.0], gpus=[1, 1, 1, 2]))
+    once = drop_duplicates(make_jobs([0.0, 0.0, 1.0, 1.0], gpus=[1, 1, 1, 2]))
     assert once.frame["row"].to_list() == [0, 2, 3]
     assert last_step(once) == ("drop-duplicates", {"jobs_dropped": 1})
 
@@ -219,7 +189,7 @@ def test_draws_by_row_are_the_core_s():
 
 
 def test_thinning_is_the_same_in_every_slice():
-    jobs = make([float(k) for k in range(1000)])
+    jobs = make_jobs([float(k) for k in range(1000)])
     thinned = thin(jobs, 0.3, seed=1)
     assert 250 < len(thinned) < 350
     of_slice = thin(window(jobs, 400, 200), 0.3, seed=1)
@@ -239,7 +209,7 @@ def test_a_share_to_keep_is_above_0_and_at_most_1(ten, share):
 
 def test_loads_are_work_over_gpu_time():
     # 4 GPUs for 100 s = 400 GPU s; the jobs bring 10 + 2 * 100 + 400, the last of which starts at the end.
-    jobs = make([0.0, 50.0, 100.0], [10.0, 100.0, 100.0], [1, 2, 4])
+    jobs = make_jobs([0.0, 50.0, 100.0], [10.0, 100.0, 100.0], [1, 2, 4])
     cluster = parse_cluster("1x4")
     assert area_load(jobs, cluster) == pytest.approx(610 / 400)
     assert demand_in_span(jobs, cluster) == pytest.approx((10 + 100 + 0) / 400)
@@ -247,7 +217,7 @@ def test_loads_are_work_over_gpu_time():
 
 
 def test_compressed_time_keeps_durations_and_slack(ten):
-    jobs = make([0.0, 50.0, 100.0], deadline_s=[30.0, None, 150.0], origin_s=500.0)
+    jobs = make_jobs([0.0, 50.0, 100.0], deadline_s=[30.0, None, 150.0], origin_s=500.0)
     dense = compress_time(jobs, 5.0)
     assert dense.frame["submit_s"].to_list() == [0.0, 10.0, 20.0]
     assert dense.frame["duration_s"].to_list() == [10.0] * 3
@@ -276,7 +246,7 @@ def test_a_load_that_is_not_there_cannot_be_changed(ten):
     with pytest.raises(InputError, match="no GPUs"):
         to_load(ten, parse_cluster("farm-small"), 0.9)
     with pytest.raises(InputError, match="no load"):
-        to_load(make([0.0]), parse_cluster("1x4"), 0.9)
+        to_load(make_jobs([0.0]), parse_cluster("1x4"), 0.9)
 
 
 def test_a_shrunk_cluster_keeps_proportions_and_one_node_of_each_pool():
@@ -330,7 +300,7 @@ def test_a_cluster_is_shrunk_to_a_load_but_never_grown(ten):
 def test_resampled_days_keep_times_of_day_and_distinct_rows():
     # Days 0 to 4 from midnight; day d has d + 1 jobs, at d:00, d:01, ... h; the last job ends day 4.
     submits = [day * DAY_S + day * 3600 + k * 60 for day in range(5) for k in range(day + 1)] + [5 * DAY_S]
-    jobs = make(submits, epoch_s=SEPTEMBER_S)
+    jobs = make_jobs(submits, epoch_s=SEPTEMBER_S)
     drawn = resample_days(jobs, 12, seed=3)
     clock_s = drawn.frame["submit_s"].to_numpy() + drawn.metadata.epoch_s - SEPTEMBER_S
     day, within = np.divmod(clock_s, DAY_S)
@@ -350,117 +320,27 @@ def test_resampled_days_keep_times_of_day_and_distinct_rows():
 
 
 def test_weekdays_stand_for_themselves_if_asked():
-    jobs = make([hour * 3600.0 for hour in range(24 * 21 + 1)], epoch_s=SEPTEMBER_S)
+    jobs = make_jobs([hour * 3600.0 for hour in range(24 * 21 + 1)], epoch_s=SEPTEMBER_S)
     drawn = resample_days(jobs, 14, seed=1, keep_weekdays=True)
     new_day = (drawn.frame["submit_s"].to_numpy() // DAY_S).astype(int)
     old_day = (drawn.frame["row"].to_numpy() % len(jobs)) // 24
     assert (new_day % 7 == old_day % 7).all()
     with pytest.raises(InputError, match="no dates"):
-        resample_days(make([0.0, 30 * DAY_S]), keep_weekdays=True)
+        resample_days(make_jobs([0.0, 30 * DAY_S]), keep_weekdays=True)
 
 
 def test_days_that_are_not_whole_are_not_drawn():
-    noon = make([0.0, 1.0, 1.9 * DAY_S], epoch_s=SEPTEMBER_S + DAY_S / 2)
+    noon = make_jobs([0.0, 1.0, 1.9 * DAY_S], epoch_s=SEPTEMBER_S + DAY_S / 2)
     with pytest.raises(InputError, match="1 whole days"):
         resample_days(noon)
-
-
-# Values
-
-
-def test_durations_are_clamped_and_counted():
-    clamped = clamp_durations(make([0.0] * 4, [1.0, 10.0, 100.0, 1000.0]), min_s=5.0, max_s=100.0)
-    assert clamped.frame["duration_s"].to_list() == [5.0, 10.0, 100.0, 100.0]
-    assert last_step(clamped)[1]["jobs_changed"] == 2
-    for bounds in ({}, {"max_s": -1.0}, {"min_s": 10.0, "max_s": 5.0}):
-        with pytest.raises(InputError):
-            clamp_durations(clamped, **bounds)
-
-
-def test_a_share_of_the_gangs_is_widened_and_their_work_stays():
-    jobs = make([float(i) for i in range(4000)], [64.0] * 4000, gpus=[1, 2, 3, 64] * 1000)
-    wide = widen_gangs(jobs, 0.25, 64, seed=3)
-    before, after = jobs.frame["gpus"].to_numpy(), wide.frame["gpus"].to_numpy()
-    factor = after / before
-    assert set(factor.tolist()) == {1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0}
-    assert after.max() == 64
-    assert (factor[3::4] == 1).all()
-    assert set(factor[2::4].tolist()) == {1.0, 2.0, 4.0, 8.0, 16.0}
-    assert 0.2 < (factor[0::4] > 1).mean() < 0.3
-    assert (after * wide.frame["duration_s"].to_numpy() == before * 64.0).all()
-    assert last_step(wide)[1]["jobs_changed"] == (factor > 1).sum()
-    part = between(jobs, 1000.0, 2000.0)
-    assert widen_gangs(part, 0.25, 64, seed=3).frame["gpus"].to_list() == after[1000:2000].tolist()
-
-
-def test_what_a_wider_job_asks_for_grows_with_it():
-    asked = make([0.0], [80.0], gpus=[2], cpus=[3], memory_mib=[100], estimate_s=[160.0])
-    wide = widen_gangs(asked, 1.0, 4).frame.row(0, named=True)
-    names = ("gpus", "cpus", "memory_mib", "duration_s", "estimate_s")
-    assert [wide[name] for name in names] == [4, 6, 200, 40.0, 80.0]
-
-
-def test_gangs_that_cannot_be_widened_are_refused_or_stay():
-    with pytest.raises(InputError, match="can be doubled without exceeding 7 GPUs"):
-        widen_gangs(make([0.0], [1.0], gpus=[4]), 0.5, 7)
-    with pytest.raises(InputError, match="draws none of the 1 jobs"):
-        widen_gangs(make([0.0], [1.0], gpus=[4]), 1e-9, 8)
-    with pytest.raises(InputError, match="the share to widen is 0"):
-        widen_gangs(make([0.0], [1.0], gpus=[4]), 0.0, 8)
-    shared = make([0.0, 0.0], [8.0, 8.0], gpus=[1, 1], gpu_milli=[500, 1000])
-    assert widen_gangs(shared, 1.0, 2).frame["gpus"].to_list() == [1, 2]
-    with pytest.raises(InputError, match="--widen, --widen-to"):
-        shape(shared, ShapeConfig(widen=0.5))
-
-
-def test_groups_are_renamed(mixed):
-    assert relabel_groups(mixed, {"x": "y"}).frame["group"].to_list() == ["y", "y", "y", ""]
-    assert relabel_groups(mixed, {"x": "a", "*": "b"}).frame["group"].to_list() == ["a", "b", "b", "b"]
-    with pytest.raises(InputError, match="group 'z'"):
-        relabel_groups(mixed, {"z": "a"})
-
-
-def test_exact_estimates_are_the_durations(mixed):
-    assert exact_estimates(mixed).frame["estimate_s"].to_list() == [10.0, 100.0, 1000.0, 100.0]
-
-
-def test_noisy_estimates_are_those_of_the_simulator(mixed):
-    duration_us = np.array([10, 100, 1000, 100]) * 1_000_000
-    wanted = _core.noisy_estimates(duration_us, np.arange(4), 7, 0.5) / 1e6
-    assert noisy_estimates(mixed, 0.5, seed=7).frame["estimate_s"].to_list() == wanted.tolist()
-    with pytest.raises(InputError, match="sigma"):
-        noisy_estimates(mixed, -1.0)
-
-
-def test_round_estimates_are_round_and_never_too_short():
-    jobs = make([float(k) for k in range(500)], [float(1 + 3000 * k) for k in range(500)])
-    asked = round_estimates(jobs, 2.0, seed=1).frame
-    assert (asked["estimate_s"] >= asked["duration_s"]).all()
-    assert (asked["estimate_s"] % 300 == 0).all()
-    barely = round_estimates(make([0.0, 1.0, 2.0], [299.0, 3601.0, 30 * DAY_S]), 1.0).frame["estimate_s"]
-    assert barely.to_list() == [300.0, 7200.0, 35 * DAY_S]
-    with pytest.raises(InputError, match="overestimation"):
-        round_estimates(jobs, 0.5)
-
-
-def test_estimates_come_from_another_table(mixed):
-    table = pl.DataFrame({"row": [2, 0, 99], "estimate_s": [5.0, 7.0, 1.0]})
-    assert estimates_from(mixed, table).frame["estimate_s"].to_list() == [7.0, None, 5.0, None]
-    for wrong, words in (
-        (pl.DataFrame({"estimate_s": [1.0]}), "row or source_id"),
-        (pl.DataFrame({"row": [1, 1], "estimate_s": [1.0, 2.0]}), "several lines"),
-        (pl.DataFrame({"row": [50], "estimate_s": [1.0]}), "none of the jobs"),
-    ):
-        with pytest.raises(InputError, match=words):
-            estimates_from(mixed, wrong)
 
 
 # Merging
 
 
 def test_merged_workloads_share_a_clock_of_dates():
-    a = make([0.0, 100.0], epoch_s=SEPTEMBER_S + 50, name="a", user=["u1", "u2"], source_id=["1", "2"])
-    b = make([0.0, 20.0], epoch_s=SEPTEMBER_S, name="b", user=["u1", ""], source_id=["1", "2"])
+    a = make_jobs([0.0, 100.0], epoch_s=SEPTEMBER_S + 50, name="a", user=["u1", "u2"], source_id=["1", "2"])
+    b = make_jobs([0.0, 20.0], epoch_s=SEPTEMBER_S, name="b", user=["u1", ""], source_id=["1", "2"])
     both = merge([a, b])
     assert both.frame["submit_s"].to_list() == [0.0, 20.0, 50.0, 150.0]
     assert both.frame["row"].to_list() == [2, 3, 0, 1]
@@ -474,7 +354,7 @@ def test_merged_workloads_share_a_clock_of_dates():
 
 
 def test_merging_from_zero_starts_all_together():
-    both = merge([make([0.0, 5.0]), make([0.0, 3.0])], clock="zero")
+    both = merge([make_jobs([0.0, 5.0]), make_jobs([0.0, 3.0])], clock="zero")
     assert both.frame["submit_s"].to_list() == [0.0, 0.0, 3.0, 5.0]
     assert sorted(both.frame["row"].to_list()) == [0, 1, 2, 3]
 
@@ -483,7 +363,7 @@ def test_merging_what_does_not_fit_is_refused(ten):
     with pytest.raises(InputError, match="at least two"):
         merge([ten])
     with pytest.raises(InputError, match="no dates"):
-        merge([ten, make([0.0])])
+        merge([ten, make_jobs([0.0])])
     with pytest.raises(InputError, match="distinct names"):
         merge([ten, ten], keep_apart=True)
 
