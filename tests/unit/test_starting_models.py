@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from gpuyard import _core
 from gpuyard.env import SchedulingVectorEnv
 from gpuyard.errors import InputError
 from gpuyard.learn.config import read_config
@@ -17,6 +18,8 @@ from gpuyard.network.model_file import ModelFile, write_model
 from gpuyard.network.sizes import NetworkSizes
 
 SMALL: dict[str, Any] = {"workload": "demo", "jobs_per_episode": 8, "window": 4}
+
+JOB_COLUMNS = [name for name, *_ in _core.JOB_COLUMNS]
 
 
 def environment(kind: str = "select-job", **changes: Any) -> SchedulingVectorEnv:
@@ -41,6 +44,16 @@ def a_model(path: Path, **network: Any) -> str:
             {},
             {"job_features": ["wait", "gpus"]},
             r"does not fit the environment: job columns \d+ there and 2 here",
+        ),
+        (
+            {},
+            {"job_features": JOB_COLUMNS[::-1]},
+            r"columns of jobs are others \(the same ones in another order\); set --environment\.job_features",
+        ),
+        (
+            {},
+            {"job_features": ["starts_in", *JOB_COLUMNS[1:]]},
+            r"columns of jobs are others \(only there: present; only here: starts_in\)",
         ),
     ],
 )

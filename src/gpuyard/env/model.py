@@ -209,7 +209,7 @@ class EnvModel:
         set_sizes(spec, config, rows, tokens, self.pools, self.lookahead, self.hosts)
         self.parts = {
             "jobs": _job_columns(config, rows),
-            "nodes": _columns(_core.NODE_COLUMNS, config.node_features, tokens),
+            "nodes": _node_columns(config, tokens),
             "globals": _overall_columns(config, self.pools, self.lookahead),
         }
         return spec
@@ -355,13 +355,21 @@ def lookahead_columns(cluster: Cluster) -> int:
 
 
 def column_names(config: EnvConfig, cluster: Cluster, pools: int) -> dict[str, tuple[str, ...]]:
-    """Names of the columns of ``jobs`` and ``globals``, without making an environment."""
+    """Names of the columns of every part of an observation, without making an environment."""
     overall = _overall_columns(config, pools, lookahead_columns(cluster))
-    return {"jobs": _job_columns(config, 0).names, "globals": overall.names}
+    return {
+        "jobs": _job_columns(config, 0).names,
+        "nodes": _node_columns(config, 0).names,
+        "globals": overall.names,
+    }
 
 
 def _job_columns(config: EnvConfig, rows: int) -> Columns:
     return _columns(_core.JOB_COLUMNS, config.job_features, rows, _core.ASKED_JOB_COLUMNS)
+
+
+def _node_columns(config: EnvConfig, rows: int) -> Columns:
+    return _columns(_core.NODE_COLUMNS, config.node_features, rows)
 
 
 def _overall_columns(config: EnvConfig, pools: int, lookahead: int) -> Columns:

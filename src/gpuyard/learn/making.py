@@ -56,6 +56,7 @@ def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None
         rule = rule_for_columns(first, model, config.init_from)
         return make_network(config.network, sizes, seed=seed, rule=rule)
     check_network(first, config.network, sizes, config.init_from)
+    check_columns(first, model, config.init_from)
     network = make_network(config.network, sizes, seed=seed, rule=_rule_of(tensors))
     load_weights(network, tensors, config.init_from)
     return network
@@ -159,6 +160,27 @@ def check_network(start: ModelFile, network: NetworkConfig, sizes: NetworkSizes,
                 f"{source} does not fit the environment: {name.replace('_', ' ')} {there} there and {here} "
                 "here; train on the cluster and with the settings it was made for"
             )
+
+
+def check_columns(start: ModelFile, model: EnvModel, source: str) -> None:
+    """Raise an InputError if weights were made for as many but other columns, or another order of them.
+
+    Where counts differ and tensors fit nevertheless, the network does not read that part.
+    """
+    for part, there in column_names(start.environment, start.cluster, start.sizes.pools).items():
+        here = model.parts[part].names
+        if there == here or len(there) != len(here):
+            continue
+        if sorted(there) == sorted(here):
+            differ = "the same ones in another order"
+        else:
+            missing = ", ".join(dict.fromkeys(name for name in there if name not in here)) or "none"
+            new = ", ".join(dict.fromkeys(name for name in here if name not in there)) or "none"
+            differ = f"only there: {missing}; only here: {new}"
+        raise InputError(
+            f"{source} does not fit the environment: its columns of {part} are others ({differ}); "
+            f"set --environment.{part.rstrip('s')}_features as it was trained"
+        )
 
 
 def make_learner(
