@@ -19,6 +19,7 @@ from gpuyard.cli_parts import (
     print_note,
 )
 from gpuyard.errors import InputError
+from gpuyard.options import Whole, given_options, option_name
 from gpuyard.simulation_options import SimulationOptions
 
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ def evaluate(
         str | None, Parameter(help="A file of jobs in any known format, or a built-in workload such as demo.")
     ] = None,
     cluster: ClusterText = None,
-    windows: Annotated[int | None, Parameter(help="How many. (default: 40)")] = None,
+    windows: Annotated[Whole | None, Parameter(help="How many. (default: 40)")] = None,
     jobs_per_window: Annotated[
-        int | None, Parameter(help="Jobs of a window; 0 makes the whole part one window. (default: 1024)")
+        Whole | None, Parameter(help="Jobs of a window; 0 makes the whole part one window. (default: 1024)")
     ] = None,
     part: Annotated[
         Literal["test", "validation", "train", "all"] | None,
@@ -57,7 +58,7 @@ def evaluate(
         Parameter(help="Windows are fresh draws of the built-in workload, or like the part of the jobs."),
     ] = False,
     noise_draws: Annotated[
-        int | None,
+        Whole | None,
         Parameter(help="With --estimates noisy: draws of noise that figures are means over. (default: 1)"),
     ] = None,
     against: Annotated[
@@ -88,11 +89,12 @@ def evaluate(
         Parameter(help="Allow models trained with other estimates or on another cluster, and say so."),
     ] = False,
     episodes: Annotated[
-        int | None,
+        Whole | None,
         Parameter(help="Instead: so many episodes of the environment that the first policy was trained in."),
     ] = None,
     first_draw: Annotated[
-        int | None, Parameter(help="With --episodes: seed of the first draw. (default: far from all others)")
+        Whole | None,
+        Parameter(help="With --episodes: seed of the first draw. (default: far from all others)"),
     ] = None,
     changes: Annotated[
         list[str] | None,
@@ -218,7 +220,6 @@ def _in_episodes(
     changes: dict[str, Any],
 ) -> Comparison:
     from gpuyard.evaluate.episodes import evaluate_run
-    from gpuyard.options import given_options, option_name
 
     unfit = [name for name, value in others.items() if value is not None]
     unfit += [option_name(name) for name in given_options(options)]

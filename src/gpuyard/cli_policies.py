@@ -16,6 +16,7 @@ from gpuyard.cli_parts import (
     print_json,
 )
 from gpuyard.errors import InputError
+from gpuyard.options import Whole
 from gpuyard.simulation_options import SimulationOptions
 
 MOST_SPANS = 15
@@ -54,7 +55,9 @@ def survey(
     ],
     /,
     *,
-    jobs: Annotated[int | None, Parameter(help="Take only the first so many jobs of each workload.")] = None,
+    jobs: Annotated[
+        Whole | None, Parameter(help="Take only the first so many jobs of each workload.")
+    ] = None,
     into: Annotated[
         Path | None, Parameter(help="Put the tables into this Markdown page, between its survey marks.")
     ] = None,
@@ -93,7 +96,7 @@ def survey(
 
 def explain(
     workload: WorkloadText,
-    job: Annotated[int, Parameter(help="Row of the job in the workload, counted from 0.")],
+    job: Annotated[Whole, Parameter(help="Row of the job in the workload, counted from 0.")],
     /,
     *,
     cluster: ClusterText = None,

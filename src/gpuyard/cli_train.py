@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from gpuyard.cli_parts import Flag, Json, one_line, open_console, print_json
 from gpuyard.errors import InputError
+from gpuyard.options import Whole
 from gpuyard.run_files import FOLDER
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ def train(
         str | None, Parameter(help="Jobs to train on: a file, or a built-in workload.")
     ] = None,
     cluster: Annotated[str | None, Parameter(help="What they run on, such as 64x8.")] = None,
-    seed: Annotated[int | None, Parameter(help="Of weights, episodes and draws.")] = None,
-    steps: Annotated[int | None, Parameter(help="Decisions to learn from.")] = None,
+    seed: Annotated[Whole | None, Parameter(help="Of weights, episodes and draws.")] = None,
+    steps: Annotated[Whole | None, Parameter(help="Decisions to learn from.")] = None,
     minutes: Annotated[float | None, Parameter(help="Stop after this time.")] = None,
-    processes: Annotated[int | None, Parameter(help="(default: one a processor)")] = None,
+    processes: Annotated[Whole | None, Parameter(help="(default: one a processor)")] = None,
     device: Annotated[str | None, Parameter(help="cpu or cuda.")] = None,
     check: Annotated[
         bool, Flag, Parameter(help="Do not train: overfit one window, and report on gradients and masks.")

@@ -15,11 +15,29 @@ from cyclopts import Parameter
 from gpuyard.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cyclopts import Token
     from pydantic import BaseModel
 
     from gpuyard.workload import SynthConfig
 
     Model = TypeVar("Model", bound=BaseModel)
+
+
+def _whole(_: object, tokens: Sequence[Token]) -> int:
+    """A number as it was written; cyclopts itself would round 6.5."""
+    text = tokens[0].value
+    try:
+        number = float(text)
+        if number.is_integer():
+            return int(text) if text.lstrip("+-").isdigit() else int(number)
+    except ValueError:
+        pass
+    raise ValueError(f"{text} is not a whole number")
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
 
 WITHOUT_UNIT = {
     "tiresias_levels_gpu_s": "tiresias_levels",
@@ -40,12 +58,14 @@ WITHOUT_UNIT = {
 class SynthOptions:
     """What a synthetic workload looks like."""
 
-    jobs: Annotated[int | None, Parameter(help="Number of jobs. (default: 10000)")] = None
+    jobs: Annotated[Whole | None, Parameter(help="Number of jobs. (default: 10000)")] = None
     load: Annotated[
         float | None,
         Parameter(help="Work that arrives, as a share of what the cluster can do. (default: 0.9)"),
     ] = None
-    seed: Annotated[int | None, Parameter(help="Same seed, same jobs, on every machine. (default: 0)")] = None
+    seed: Annotated[Whole | None, Parameter(help="Same seed, same jobs, on every machine. (default: 0)")] = (
+        None
+    )
     name: Annotated[str | None, Parameter(help="Name of the workload. (default: synthetic)")] = None
     arrivals: Annotated[
         str | None,
@@ -82,7 +102,7 @@ class SynthOptions:
     whole_seconds: Annotated[
         bool | None, Parameter(help="Round times to seconds, as many logs do. (default: False)", negative=())
     ] = None
-    users: Annotated[int | None, Parameter(help="Number of users. (default: 20)")] = None
+    users: Annotated[Whole | None, Parameter(help="Number of users. (default: 20)")] = None
     user_activity: Annotated[
         Literal["zipf", "uniform"] | None, Parameter(help="How unevenly users submit. (default: zipf)")
     ] = None
@@ -90,7 +110,9 @@ class SynthOptions:
         float | None,
         Parameter(help="How much of durations and gang sizes is the user's habit, 0 to 1. (default: 0.0)"),
     ] = None
-    groups: Annotated[int | None, Parameter(help="Groups that users belong to in turn. (default: 4)")] = None
+    groups: Annotated[Whole | None, Parameter(help="Groups that users belong to in turn. (default: 4)")] = (
+        None
+    )
     priority_mix: Annotated[
         str | None, Parameter(help="priority:weight of jobs, by commas. (default: 1:1)")
     ] = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from gpuyard.errors import InputError
+from gpuyard.options import Whole
 
 if TYPE_CHECKING:
     from gpuyard.workload.shaping.shape import ShapeConfig
@@ -43,13 +44,13 @@ class ShapeOptions:
     shares: Annotated[str | None, Parameter(help="Parts of the span for --split. (default: 0.6,0.2,0.2)")] = (
         None
     )
-    first_job: Annotated[int | None, Parameter(help="A window of jobs: position of its first, from 0.")] = (
+    first_job: Annotated[Whole | None, Parameter(help="A window of jobs: position of its first, from 0.")] = (
         None
     )
-    jobs: Annotated[int | None, Parameter(help="A window of jobs: how many.")] = None
+    jobs: Annotated[Whole | None, Parameter(help="A window of jobs: how many.")] = None
     thin: Annotated[float | None, Parameter(help="Keep this share of the jobs, drawn by row.")] = None
     resample_days: Annotated[
-        int | None, Parameter(help="So many new days drawn from the workload's own.")
+        Whole | None, Parameter(help="So many new days drawn from the workload's own.")
     ] = None
     keep_weekdays: Annotated[
         bool, Parameter(negative=(), help="With it: a Monday for a Monday.", show_default=False)
@@ -59,7 +60,7 @@ class ShapeOptions:
     widen: Annotated[
         float | None, Parameter(help="This share of the jobs on 2, 4, 8 ... times the GPUs, for less time.")
     ] = None
-    widen_to: Annotated[int | None, Parameter(help="With it: GPUs of a gang at most.")] = None
+    widen_to: Annotated[Whole | None, Parameter(help="With it: GPUs of a gang at most.")] = None
     relabel: Annotated[
         list[str] | None,
         Repeated,
@@ -73,7 +74,7 @@ class ShapeOptions:
         str | None,
         Parameter(help="Requests: exact, noisy[:SIGMA], round[:FACTOR], or a table with estimate_s."),
     ] = None
-    seed: Annotated[int | None, Parameter(help="Of all draws. (default: 0)")] = None
+    seed: Annotated[Whole | None, Parameter(help="Of all draws. (default: 0)")] = None
 
     def config(self) -> ShapeConfig:
         """The settings as ``shape`` takes them.

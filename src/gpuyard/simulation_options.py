@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from gpuyard.errors import InputError
-from gpuyard.options import given_options, option_name, validated
+from gpuyard.options import Whole, given_options, option_name, validated
 
 if TYPE_CHECKING:
     from gpuyard.config import SimulationConfig
@@ -26,7 +26,7 @@ class SimulationOptions:
     noise_sigma: Annotated[
         float | None, Parameter(help="Spread of the error of noisy estimates, in logarithms. (default: 1.0)")
     ] = None
-    seed: Annotated[int | None, Parameter(help="Key of every random draw. (default: 0)")] = None
+    seed: Annotated[Whole | None, Parameter(help="Key of every random draw. (default: 0)")] = None
     kill_at_estimate: Annotated[
         bool | None,
         Parameter(help="End a job when it has run as long as its estimate. (default: False)", negative=()),

@@ -47,6 +47,12 @@ BAD_ARGUMENTS = {
     "a setting that is nan": (["simulate", "demo", "--locality-penalty", "nan"], ["--locality-penalty nan"]),
     "a half-life of 0": (["simulate", "demo", "--usage-half-life", "0"], ["--usage-half-life"]),
     "a setting that is text": (["simulate", "demo", "--seed", "x"], ["--seed", "x"]),
+    "half a seed": (["simulate", "demo", "--seed", "6.5"], ["--seed", "6.5 is not a whole number"]),
+    "half a GPU": (
+        ["workload", "shape", "demo", "--widen", "0.1", "--widen-to", "6.5", "--out", "x.parquet"],
+        ["--widen-to", "6.5 is not a whole number"],
+    ),
+    "windows without number": (["evaluate", "sjf", "--windows", "nan"], ["--windows", "not a whole number"]),
     "an unknown choice": (["simulate", "demo", "--estimates", "exac"], ['Did you mean "exact"']),
     "an unknown option": (["simulate", "demo", "--polcy", "fifo"], ["Did you mean --policy"]),
     "an unknown command": (["simulat", "demo"], ['Did you mean "simulate"']),
