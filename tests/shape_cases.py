@@ -6,6 +6,8 @@ from gpuyard.workload import Workload, make_workload
 
 DAY_S = 86400.0
 
+SEPTEMBER_S = 1_598_918_400.0  # 2020-09-01 00:00, a Tuesday
+
 
 def make_jobs(
     submit_s, duration_s=10.0, gpus=1, *, epoch_s=0.0, origin_s=0.0, name="jobs", **columns
@@ -18,6 +20,11 @@ def make_jobs(
         "gpus": gpus if isinstance(gpus, list) else [gpus] * count,
     }
     return make_workload(pl.DataFrame(frame | columns), epoch_s=epoch_s, origin_s=origin_s, name=name)
+
+
+def ten_jobs() -> Workload:
+    """Jobs at 0, 10, ... 90 s in a slice that begins 1,000 s into its trace."""
+    return make_jobs([10.0 * k for k in range(10)], origin_s=1000.0, epoch_s=SEPTEMBER_S)
 
 
 def mixed_jobs() -> Workload:

@@ -240,6 +240,8 @@ def shape(
     config, machines = options.config(), open_cluster(cluster)
     if cluster_out is not None and (config.load is None or machines is None):
         raise InputError("--cluster-out needs --load and --cluster: the cluster to shrink, and to which load")
+    if cluster_out is not None and config.level_days is not None:
+        raise InputError("--level-days changes when jobs come, --cluster-out the cluster instead; use one")
     jobs = open_workload(workload)
     before = len(jobs)
     if cluster_out is None:

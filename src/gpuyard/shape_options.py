@@ -70,6 +70,9 @@ class ShapeOptions:
     load: Annotated[float | None, Parameter(help="Compress time so that this is the load on --cluster.")] = (
         None
     )
+    level_days: Annotated[
+        float | None, Parameter(help="With it: in each stretch of so many days of the log apart.")
+    ] = None
     estimates: Annotated[
         str | None,
         Parameter(help="Requests: exact, noisy[:SIGMA], round[:FACTOR], or a table with estimate_s."),
@@ -105,6 +108,7 @@ class ShapeOptions:
             "relabel_groups": parse_pairs("--relabel", self.relabel or ()),
             "compress": self.compress,
             "load": self.load,
+            "level_days": self.level_days,
             "estimates": self.estimates,
             "seed": self.seed,
         }

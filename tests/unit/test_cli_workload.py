@@ -329,6 +329,11 @@ def test_shape_joins_estimates_from_a_table(run: Run, jobs: Path, tmp_path: Path
         (["--load", "-1", "--cluster", "4x2"], ["load"]),
         (["--compress", "0"], ["factor"]),
         (["--cluster-out", "c.toml"], ["--cluster-out", "--load"]),
+        (["--level-days", "7"], ["--load with --level-days"]),
+        (
+            ["--level-days", "7", "--load", "0.9", "--cluster", "4x2", "--cluster-out", "c.toml"],
+            ["--level-days", "--cluster-out", "use one"],
+        ),
         (["--relabel", "q1"], ["--relabel 'q1'"]),
         (["--relabel", "q7=x"], ["group 'q7'"]),
         (["--split", "train", "--shares", "1,2"], ["shares"]),
@@ -373,6 +378,7 @@ def test_every_option_of_shape_reaches_the_settings() -> None:
         relabel=["a=b=c"],
         compress=2.0,
         load=0.9,
+        level_days=7.0,
         estimates="exact",
         seed=8,
     )

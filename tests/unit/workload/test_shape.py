@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from gpuyard import _core
-from gpuyard.cluster import Cluster, NodeGroup, parse_cluster
-from gpuyard.cluster_scaling import apportion, shrink_cluster
+from gpuyard.cluster import parse_cluster
 from gpuyard.errors import InputError
 from gpuyard.workload import Workload, read_workload, write_workload
 from gpuyard.workload.shaping.draws import uniforms_by_row
@@ -14,28 +13,21 @@ from gpuyard.workload.shaping.shape import (
     area_load,
     between,
     compress_time,
-    demand_in_span,
     drop_duplicates,
     keep,
     merge,
     moment,
-    resample_days,
     shape,
-    shrink_to_load,
     split_by_time,
     thin,
-    to_load,
     window,
 )
-from shape_cases import DAY_S, last_step, make_jobs, mixed_jobs
-
-SEPTEMBER_S = 1_598_918_400.0  # 2020-09-01 00:00, a Tuesday
+from shape_cases import DAY_S, SEPTEMBER_S, last_step, make_jobs, mixed_jobs, ten_jobs
 
 
 @pytest.fixture
 def ten() -> Workload:
-    """Jobs at 0, 10, ... 90 s in a slice that begins 1,000 s into its trace."""
-    return make_jobs([10.0 * k for k in range(10)], origin_s=1000.0, epoch_s=SEPTEMBER_S)
+    return ten_jobs()
 
 
 # Slices
@@ -202,137 +194,6 @@ def test_thinning_is_the_same_in_every_slice():
 def test_a_share_to_keep_is_above_0_and_at_most_1(ten, share):
     with pytest.raises(InputError, match="share to keep"):
         thin(ten, share)
-
-
-# Load
-
-
-def test_loads_are_work_over_gpu_time():
-    # 4 GPUs for 100 s = 400 GPU s; the jobs bring 10 + 2 * 100 + 400, the last of which starts at the end.
-    jobs = make_jobs([0.0, 50.0, 100.0], [10.0, 100.0, 100.0], [1, 2, 4])
-    cluster = parse_cluster("1x4")
-    assert area_load(jobs, cluster) == pytest.approx(610 / 400)
-    assert demand_in_span(jobs, cluster) == pytest.approx((10 + 100 + 0) / 400)
-    assert area_load(jobs, parse_cluster("farm-small")) is None
-
-
-def test_compressed_time_keeps_durations_and_slack(ten):
-    jobs = make_jobs([0.0, 50.0, 100.0], deadline_s=[30.0, None, 150.0], origin_s=500.0)
-    dense = compress_time(jobs, 5.0)
-    assert dense.frame["submit_s"].to_list() == [0.0, 10.0, 20.0]
-    assert dense.frame["duration_s"].to_list() == [10.0] * 3
-    assert dense.frame["deadline_s"].to_list() == [30.0, None, 70.0]
-    assert dense.metadata.origin_s == 100.0
-    for factor in (0.0, -2.0, float("nan")):
-        with pytest.raises(InputError, match="factor"):
-            compress_time(jobs, factor)
-
-
-def test_a_wanted_load_is_reached(ten):
-    cluster = parse_cluster("1x4")
-    assert area_load(ten, cluster) == pytest.approx(100 / 360)
-    dense = to_load(ten, cluster, 0.9)
-    assert area_load(dense, cluster) == pytest.approx(0.9, rel=1e-6)
-    assert last_step(dense)[1]["factor"] == pytest.approx(0.9 * 3.6)
-
-
-@pytest.mark.parametrize("load", [0.0, -1.0, float("nan")])
-def test_a_load_is_above_0(ten, load):
-    with pytest.raises(InputError, match="load"):
-        to_load(ten, parse_cluster("1x4"), load)
-
-
-def test_a_load_that_is_not_there_cannot_be_changed(ten):
-    with pytest.raises(InputError, match="no GPUs"):
-        to_load(ten, parse_cluster("farm-small"), 0.9)
-    with pytest.raises(InputError, match="no load"):
-        to_load(make_jobs([0.0]), parse_cluster("1x4"), 0.9)
-
-
-def test_a_shrunk_cluster_keeps_proportions_and_one_node_of_each_pool():
-    cluster = Cluster(
-        name="c",
-        nodes=(
-            NodeGroup(count=60, gpus=8, type="v100"),
-            NodeGroup(count=30, gpus=8, type="v100", owner="vision"),
-            NodeGroup(count=9, gpus=2, type="t4"),
-            NodeGroup(count=1, gpus=0, type="cpu", cpus=64),
-        ),
-    )
-    small = shrink_cluster(cluster, 0.1)
-    assert [(g.count, g.gpus, g.owner) for g in small.nodes] == [
-        (5, 8, None),
-        (3, 8, "vision"),
-        (1, 2, None),
-        (1, 0, None),
-    ]
-    assert [g.count for g in shrink_cluster(cluster, 1e-6).nodes] == [1, 1, 1, 1]
-    assert shrink_cluster(cluster, 1.0).nodes == cluster.nodes
-    for factor in (0.0, 1.5, -1.0):
-        with pytest.raises(InputError, match="factor"):
-            shrink_cluster(cluster, factor)
-
-
-def test_kinds_of_nodes_within_a_pool_may_vanish():
-    racks = tuple(NodeGroup(count=2, gpus=8, type="v100", rack=f"r{k}") for k in range(10))
-    small = shrink_cluster(Cluster(name="c", nodes=racks), 0.25)
-    assert small.node_count == 5
-    assert all(group.count == 1 for group in small.nodes)
-
-
-def test_apportioning_is_by_largest_remainder():
-    assert apportion([50, 30, 20], 10, least=0) == [5, 3, 2]
-    assert apportion([47, 16, 37], 10, least=0) == [5, 1, 4]
-    assert apportion([98, 1, 1], 10, least=1) == [8, 1, 1]
-
-
-def test_a_cluster_is_shrunk_to_a_load_but_never_grown(ten):
-    # 100 GPU s of work in 90 s, on 4 of 40 nodes: 100 / (90 * 4) is nearest to 0.25.
-    cluster = parse_cluster("40x1")
-    assert shrink_to_load(ten, cluster, 0.25).node_count == round(100 / 90 / 0.25)
-    with pytest.raises(InputError, match="already"):
-        shrink_to_load(ten, parse_cluster("1x1"), 0.9)
-
-
-# Days
-
-
-def test_resampled_days_keep_times_of_day_and_distinct_rows():
-    # Days 0 to 4 from midnight; day d has d + 1 jobs, at d:00, d:01, ... h; the last job ends day 4.
-    submits = [day * DAY_S + day * 3600 + k * 60 for day in range(5) for k in range(day + 1)] + [5 * DAY_S]
-    jobs = make_jobs(submits, epoch_s=SEPTEMBER_S)
-    drawn = resample_days(jobs, 12, seed=3)
-    clock_s = drawn.frame["submit_s"].to_numpy() + drawn.metadata.epoch_s - SEPTEMBER_S
-    day, within = np.divmod(clock_s, DAY_S)
-    hour = (within // 3600).astype(int)
-    for new in range(12):
-        hours = set(hour[day == new].tolist())
-        assert len(hours) == 1, "a new day is one old day"
-        assert int((day == new).sum()) == hours.pop() + 1, "and has all of its jobs"
-    rows = drawn.frame["row"].to_list()
-    assert len(set(rows)) == len(rows)
-    stride = len(jobs)
-    first_copies = [row for row in rows if row < stride]
-    assert {row % stride for row in rows} == set(first_copies)
-    assert drawn.metadata.origin_s == 0.0
-    assert resample_days(jobs, 12, seed=3).frame.equals(drawn.frame)
-    assert not resample_days(jobs, 12, seed=4).frame.equals(drawn.frame)
-
-
-def test_weekdays_stand_for_themselves_if_asked():
-    jobs = make_jobs([hour * 3600.0 for hour in range(24 * 21 + 1)], epoch_s=SEPTEMBER_S)
-    drawn = resample_days(jobs, 14, seed=1, keep_weekdays=True)
-    new_day = (drawn.frame["submit_s"].to_numpy() // DAY_S).astype(int)
-    old_day = (drawn.frame["row"].to_numpy() % len(jobs)) // 24
-    assert (new_day % 7 == old_day % 7).all()
-    with pytest.raises(InputError, match="no dates"):
-        resample_days(make_jobs([0.0, 30 * DAY_S]), keep_weekdays=True)
-
-
-def test_days_that_are_not_whole_are_not_drawn():
-    noon = make_jobs([0.0, 1.0, 1.9 * DAY_S], epoch_s=SEPTEMBER_S + DAY_S / 2)
-    with pytest.raises(InputError, match="1 whole days"):
-        resample_days(noon)
 
 
 # Merging

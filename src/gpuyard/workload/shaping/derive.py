@@ -13,7 +13,7 @@ from gpuyard.workload.schema import Step, Workload, make_workload
 DAY_S = 86400.0
 DATES_FROM_S = 631_152_000.0
 """A source clock that shows less than 1990-01-01 counts from somewhere else: it tells no dates."""
-NO_DATES_AFTER = frozenset({"compress-time", "resample-days", "merge-from-zero"})
+NO_DATES_AFTER = frozenset({"compress-time", "level-load", "resample-days", "merge-from-zero"})
 """Steps after which the clock runs on, but its dates are no longer those of the log."""
 
 

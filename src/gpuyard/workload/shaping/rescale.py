@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from gpuyard.cluster import Cluster
 from gpuyard.errors import InputError
@@ -54,13 +55,17 @@ def compress_time(workload: Workload, factor: float) -> Workload:
         InputError: if the factor is not a number above 0.
     """
     checked_positive("the factor", factor)
-    submit_s = workload.frame["submit_s"].to_numpy() / factor
-    slack_s = workload.frame["deadline_s"].to_numpy() - workload.frame["submit_s"].to_numpy()
-    frame = workload.frame.with_columns(
-        submit_s=pl.Series(submit_s), deadline_s=pl.Series(submit_s + slack_s, nan_to_null=True)
-    )
+    frame = _moved(workload, workload.frame["submit_s"].to_numpy() / factor)
     origin_s = workload.metadata.origin_s / factor
     return derived(workload, frame, "compress-time", {"factor": factor}, origin_s=origin_s)
+
+
+def _moved(workload: Workload, submit_s: NDArray[np.float64]) -> pl.DataFrame:
+    """The jobs at other submits, in the same order; the time from a submit to its deadline stays."""
+    slack_s = workload.frame["deadline_s"].to_numpy() - workload.frame["submit_s"].to_numpy()
+    return workload.frame.with_columns(
+        submit_s=pl.Series(submit_s), deadline_s=pl.Series(submit_s + slack_s, nan_to_null=True)
+    )
 
 
 def to_load(workload: Workload, cluster: Cluster, load: float) -> Workload:
@@ -70,6 +75,35 @@ def to_load(workload: Workload, cluster: Cluster, load: float) -> Workload:
         InputError: if the load is not a number above 0, or the workload or cluster has no load to change.
     """
     return compress_time(workload, factor_to_load(workload, cluster, load))
+
+
+def level_load(workload: Workload, cluster: Cluster, load: float, days: float) -> Workload:
+    """Time compressed or stretched in each of the log's stretches of so many days apart, to the same load.
+
+    A log that grows or dies down has next to no stretch in which its mean load holds; after this every
+    stretch has it, and bursts that are shorter stay. A stretch whose jobs bring no GPU work has no length
+    afterwards.
+
+    Args:
+        workload: The jobs.
+        cluster: What the load refers to.
+        load: ``area_load`` of every stretch, counted until the next one begins.
+        days: Length of a stretch; the last one ends with the last submit.
+
+    Raises:
+        InputError: as ``to_load``, and if a stretch is shorter than a minute.
+    """
+    if not days * DAY_S >= 60:
+        raise InputError(f"the length of a stretch is {days:g} days; it must be at least a minute (0.0007)")
+    factor = factor_to_load(workload, cluster, load)
+    submit_s, span_s = workload.frame["submit_s"].to_numpy(), span_of(workload)
+    borders_s = np.unique(np.append(np.arange(0.0, span_s, days * DAY_S), span_s))
+    stretch = np.minimum(np.searchsorted(borders_s, submit_s, side="right") - 1, len(borders_s) - 2)
+    work_gpu_s = np.bincount(stretch, gpu_seconds_of(workload), len(borders_s) - 1)
+    moved_s = np.concatenate(([0.0], np.cumsum(work_gpu_s))) / (load * cluster.total_gpus)
+    frame = _moved(workload, np.interp(submit_s, borders_s, moved_s))
+    origin_s = workload.metadata.origin_s / factor
+    return derived(workload, frame, "level-load", {"load": load, "days": days}, origin_s=origin_s)
 
 
 def factor_to_load(workload: Workload, cluster: Cluster, load: float) -> float:

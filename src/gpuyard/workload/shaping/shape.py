@@ -31,6 +31,7 @@ from gpuyard.workload.shaping.rescale import (
     compress_time,
     demand_in_span,
     factor_to_load,
+    level_load,
     resample_days,
     to_load,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "estimates_from",
     "exact_estimates",
     "keep",
+    "level_load",
     "merge",
     "moment",
     "noisy_estimates",
@@ -111,6 +113,8 @@ class ShapeConfig(BaseModel):
     """Factor by which submits become denser."""
     load: float | None = None
     """Compress time so that the load on the cluster is this."""
+    level_days: float | None = None
+    """With it: in each stretch of so many days, not only over the whole span."""
     estimates: str | None = None
     """``exact``, ``noisy:SIGMA``, ``round:OVERESTIMATION`` or the path of a table."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -147,7 +151,12 @@ def shape(workload: Workload, config: ShapeConfig, cluster: Cluster | None = Non
     if config.load is not None:
         if cluster is None:
             raise InputError("a load needs the cluster that it refers to (--cluster)")
-        workload = to_load(workload, cluster, config.load)
+        if config.level_days is None:
+            workload = to_load(workload, cluster, config.load)
+        else:
+            workload = level_load(workload, cluster, config.load, config.level_days)
+    elif config.level_days is not None:
+        raise InputError("a level load needs to be told which (--load with --level-days)")
     return _with_estimates(workload, config)
 
 
