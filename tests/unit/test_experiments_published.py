@@ -362,3 +362,6 @@ def test_weak_intervals_are_marked_in_the_overview_and_the_readme(
     headline = next(line for line in readme.read_text(encoding="utf-8").splitlines() if "One time" in line)
     assert f"]{mark}" in headline
     assert (" ◇" in headline) == bool(mark)
+    assert (": unclear |" in headline) == bool(mark)
+    page = out.read_text(encoding="utf-8")
+    assert ("| unclear" in page) == bool(mark)

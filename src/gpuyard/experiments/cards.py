@@ -8,8 +8,9 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gpuyard.errors import InputError
-from gpuyard.evaluate import Comparison, Difference, PolicyEntry
+from gpuyard.evaluate import Comparison, Difference, PolicyEntry, Setting
 from gpuyard.evaluate.setting import Kind
+from gpuyard.evaluate.words import verdict_in_words
 from gpuyard.experiments.standings import finite, standing
 from gpuyard.network.model_file import SUFFIX
 
@@ -29,15 +30,15 @@ class Apart(_Table):
     low: float | None
     high: float | None
     verdict: str
+    """``better``, ``worse`` or ``tie``; ``unclear`` where the interval is weak, and empty without one."""
 
     @classmethod
-    def of(cls, found: Difference | None) -> Self | None:
+    def of(cls, found: Difference | None, setting: Setting) -> Self | None:
         """From a difference; what is not finite is None."""
         if found is None:
             return None
-        return cls(
-            ratio=finite(found.ratio), low=finite(found.low), high=finite(found.high), verdict=found.verdict
-        )
+        verdict = verdict_in_words(found, setting)
+        return cls(ratio=finite(found.ratio), low=finite(found.low), high=finite(found.high), verdict=verdict)
 
 
 class Figures(_Table):
@@ -72,8 +73,8 @@ class Figures(_Table):
             value=own.value,
             reference=other.name,
             reference_value=reference.value,
-            difference=Apart.of(own.difference),
-            mean_jct=Apart.of(own.jct),
+            difference=Apart.of(own.difference, comparison.setting),
+            mean_jct=Apart.of(own.jct, comparison.setting),
             mean_wait_s=own.mean_wait_s,
             p99_wait_s=own.p99_wait_s,
             max_wait_s=own.max_wait_s,

@@ -64,8 +64,10 @@ def verdict_text(row: Standing) -> str:
     """Whether it is better than the reference, and how many seeds are."""
     if row.difference is None:
         return ""
-    word = "one window" if math.isnan(row.difference.low) else row.difference.verdict
-    return f"{word}; {row.better} of {len(row.policies)} better" if row.is_merged else word
+    told = row.is_merged and row.verdict not in ("", "unclear")
+    return (
+        f"{row.verdict}; {row.better} of {len(row.policies)} better" if told else row.verdict or "one window"
+    )
 
 
 def difference_text(found: Difference | None) -> str:

@@ -45,12 +45,12 @@ def headline_row(shown: Shown) -> str | None:
         return None
     metric = comparison.setting.metric
     difference = apart_text(comparison, best.difference)
-    tie = best.difference is not None and best.difference.verdict == "tie"
+    doubt = {"tie": ": a tie", "unclear": ": unclear"}.get(best.verdict, "")
     cells = [
         cell(shown.table.headline),
         "" if reference is None else f"{metric_text(metric, reference.value)} ({code(reference.label)})",
         f"{metric_text(metric, best.value)} ({code(best.label)}){IN_HINDSIGHT if shown.picked else ''}",
-        f"{difference}: a tie" if tie else difference,
+        f"{difference}{doubt}",
         "" if UNFINISHED in comparison.windows.columns else jct_text(best.jct),
     ]
     return f"| {' | '.join(cells)} |"

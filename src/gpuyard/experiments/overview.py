@@ -150,5 +150,5 @@ def _gain(shown: Shown) -> Gain | None:
         sign * best.difference.ratio,
         low,
         high,
-        best.difference.verdict,
+        best.verdict,
     )

@@ -241,7 +241,7 @@ def _against_hindsight(shown: Shown) -> list[str]:
 def _before_widening(shown: Shown) -> list[str]:
     """Where the plain bootstrap would have called a tie a win: what it says, and that it is too narrow."""
     comparison, best = shown.comparison, shown.best
-    if comparison is None or best is None or best.difference is None or best.difference.verdict != "tie":
+    if comparison is None or best is None or best.verdict != "tie":
         return []
     ends = resampled_interval_of(comparison, best.policies)
     if ends is None or ends[0] <= 0.0 <= ends[1]:

@@ -53,7 +53,7 @@ class Gain:
         gain: By how much it is better than the reference, as a share.
         low: Where the interval begins; None without one.
         high: Where it ends.
-        verdict: ``better``, ``worse`` or ``tie``.
+        verdict: ``better``, ``worse``, ``tie`` or ``unclear``.
     """
 
     title: str
@@ -126,12 +126,13 @@ def _gain_text(one: Gain) -> str:
 def _interval(one: Gain, x: Callable[[float], float], middle: float, low: float, high: float) -> list[str]:
     """A line with its ends, an arrow where it goes on, and a mark whose shape tells the verdict."""
     marks = []
+    kind = one.verdict if one.verdict in ("better", "worse") else "tie"
     if one.low is not None and one.high is not None:
         a, b = x(one.low), x(one.high)
-        marks.append(f'<path class="{one.verdict}" stroke-width="2" d="M{a:.1f} {middle}H{b:.1f}"/>')
+        marks.append(f'<path class="{kind}" stroke-width="2" d="M{a:.1f} {middle}H{b:.1f}"/>')
         for at, outwards, goes_on in ((a, -1, one.low < low), (b, 1, one.high > high)):
             shape = f"l{-6 * outwards} -5v10z" if goes_on else "m0 -5v10"
-            marks.append(f'<path class="{one.verdict}" stroke-width="2" d="M{at:.1f} {middle}{shape}"/>')
+            marks.append(f'<path class="{kind}" stroke-width="2" d="M{at:.1f} {middle}{shape}"/>')
     at = x(one.gain)
     match one.verdict:
         case "better":

@@ -12,6 +12,7 @@ from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, Difference, PolicyEntry
 from gpuyard.evaluate.bootstrap import Floats, paired_difference, resampled_interval
 from gpuyard.evaluate.setting import lower_is_better
+from gpuyard.evaluate.words import verdict_in_words
 from gpuyard.run_files import BEST
 
 JCT, WAIT, P99, LONGEST = "mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s"
@@ -29,6 +30,7 @@ class Standing:
         role: Of ``PolicyEntry``.
         value: Mean of the metric over windows (and seeds).
         difference: To the reference; None for the reference itself.
+        verdict: ``better``, ``worse`` or ``tie``, ``unclear`` where the interval is weak; empty without one.
         jct: The same of mean completion time; None where that is unknown, too.
         mean_wait_s: Mean over windows; None where unknown.
         p99_wait_s: The same.
@@ -43,6 +45,7 @@ class Standing:
     role: str
     value: float
     difference: Difference | None
+    verdict: str
     jct: Difference | None
     mean_wait_s: float | None
     p99_wait_s: float | None
@@ -86,6 +89,7 @@ def standing(comparison: Comparison, entries: Sequence[PolicyEntry]) -> Standing
         role=first.role,
         value=value,
         difference=difference,
+        verdict="" if difference is None else verdict_in_words(difference, setting),
         jct=None if setting.metric == JCT else _difference(comparison, entries, JCT),
         mean_wait_s=_mean(comparison, entries, WAIT),
         p99_wait_s=_mean(comparison, entries, P99),
