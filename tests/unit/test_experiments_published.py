@@ -365,3 +365,4 @@ def test_weak_intervals_are_marked_in_the_overview_and_the_readme(
     assert (": unclear |" in headline) == bool(mark)
     page = out.read_text(encoding="utf-8")
     assert ("| unclear" in page) == bool(mark)
+    assert ("unclear, as windows are few, in 1" in page) == bool(mark)

@@ -1,5 +1,6 @@
 """The overview of the page of results: a row for every table, and the picture of gains."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from gpuyard.experiments.cells import (
@@ -19,7 +20,7 @@ from gpuyard.experiments.published import Account, Record, Row, anchor, fingerpr
 from gpuyard.experiments.running import Experiment
 from gpuyard.experiments.shown import IN_HINDSIGHT, Shown
 from gpuyard.experiments.standings import finite
-from gpuyard.quantities import metric_label, metric_text
+from gpuyard.quantities import metric_label, metric_text, plural
 
 COLUMNS = (
     *("experiment", "metric", "reference", "learned", "difference [95 %]", "verdict", "JCT [95 %]"),
@@ -59,6 +60,7 @@ def overview(accounts: Sequence[Account], picture: str) -> str:
     lines = [
         "## At a glance",
         "",
+        *_tally(accounts),
         f"| | {' | '.join(COLUMNS)} |",
         f"|{'---|' * (len(COLUMNS) + 1)}",
     ]
@@ -80,6 +82,23 @@ def overview(accounts: Sequence[Account], picture: str) -> str:
     if any(one.record.rows for one in accounts):
         lines += [f"![Gains over the reference, with intervals]({picture})", ""]
     return "\n".join(lines)
+
+
+def _tally(accounts: Sequence[Account]) -> list[str]:
+    """How often the learned policy is better, and how often not."""
+    told = Counter(row.gain.verdict for one in accounts for row in one.record.rows if row.gain)
+    words = (
+        ("better", "is better than the reference in"),
+        ("tie", "tied with it in"),
+        ("unclear", "unclear, as windows are few, in"),
+        ("worse", "worse in"),
+        ("", "shown by one window in"),
+    )
+    parts = [f"{text} {told[verdict]}" for verdict, text in words if told[verdict]]
+    if not parts:
+        return []
+    of = f"Of {plural(sum(told.values()), 'row')} the learned policy {', '.join(parts)}."
+    return [f"{of} Rows are not independent: several are of the same jobs.", ""]
 
 
 def marked(row: str, column: int, account: Account) -> str:
