@@ -6,6 +6,7 @@ model's own default holds. A test compares the defaults that the help texts stat
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -29,11 +30,15 @@ def _whole(_: object, tokens: Sequence[Token]) -> int:
     """A number as it was written; cyclopts itself would round 6.5."""
     text = tokens[0].value
     try:
-        number = float(text)
-        if number.is_integer():
-            return int(text) if text.lstrip("+-").isdigit() else int(number)
+        return int(text)
     except ValueError:
         pass
+    try:
+        number = float(text)  # Such as 1e6.
+    except ValueError:
+        number = math.nan
+    if number.is_integer() and abs(number) <= 2**53:
+        return int(number)
     raise ValueError(f"{text} is not a whole number")
 
 

@@ -71,7 +71,7 @@ class ShapeOptions:
         None
     )
     level_days: Annotated[
-        float | None, Parameter(help="With it: in each stretch of so many days of the log apart.")
+        float | None, Parameter(help="With --load: reach it in every so many days, not only on the whole.")
     ] = None
     estimates: Annotated[
         str | None,

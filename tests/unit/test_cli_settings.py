@@ -70,6 +70,13 @@ def test_settings_reach_the_simulation(run: Run) -> None:
     assert settings_of(run, *GIVEN[ALONE][0]) == SimulationConfig(defragment=True).model_dump(mode="json")
 
 
+@pytest.mark.parametrize(
+    ("text", "seed"), [("1e3", 1000), ("1_000", 1000), ("9007199254740993", 2**53 + 1), ("30.0", 30)]
+)
+def test_whole_numbers_are_taken_as_they_are(run: Run, text: str, seed: int) -> None:
+    assert settings_of(run, "--seed", text)["seed"] == seed
+
+
 def test_what_is_not_given_is_as_the_model_says(run: Run) -> None:
     assert settings_of(run) == SimulationConfig().model_dump(mode="json")
 

@@ -329,7 +329,7 @@ def test_shape_joins_estimates_from_a_table(run: Run, jobs: Path, tmp_path: Path
         (["--load", "-1", "--cluster", "4x2"], ["load"]),
         (["--compress", "0"], ["factor"]),
         (["--cluster-out", "c.toml"], ["--cluster-out", "--load"]),
-        (["--level-days", "7"], ["--load with --level-days"]),
+        (["--level-days", "7"], ["--level-days needs --load"]),
         (
             ["--level-days", "7", "--load", "0.9", "--cluster", "4x2", "--cluster-out", "c.toml"],
             ["--level-days", "--cluster-out", "use one"],

@@ -138,6 +138,7 @@ def test_unknown_models_are_refused_with_those_there_are(models: Path) -> None:
 def test_figures_differ_beyond_rounding_only() -> None:
     published = {"a": 1.0, "b": {"c": 2.0, "d": None}, "e": "x"}
     assert differing(published, {"a": 1.0 + 1e-12, "b": {"c": 2.0, "d": None}, "e": "x"}) == []
+    assert differing({"low": 0.1, "verdict": "better"}, {"low": 0.1, "verdict": "unclear"}) == []
     found = differing(published, {"a": 1.0 + 1e-6, "b": {"c": 2.0, "d": 1.0}, "e": "y"})
     assert [one.split()[0] for one in found] == ["a", "b.d", "e"]
 

@@ -16,6 +16,7 @@ from gpuyard.cli import main
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
 from gpuyard.experiments import headlines
+from gpuyard.experiments.cards import Figures
 from gpuyard.experiments.page import write_page
 from gpuyard.experiments.pictures import Gain
 from gpuyard.experiments.published import BEGIN, END, Published, Record, Row, fingerprint
@@ -363,6 +364,11 @@ def test_weak_intervals_are_marked_in_the_overview_and_the_readme(
     assert f"]{mark}" in headline
     assert (" ◇" in headline) == bool(mark)
     assert (": unclear |" in headline) == bool(mark)
+    picture = (out.parent / "images" / "results.svg").read_text(encoding="utf-8")
+    assert ('class="better"' in picture) != bool(mark)
+    card = Figures.of(Comparison.read(one.here / "test"), comparison.policy("ppo-0"))
+    assert card.difference is not None
+    assert (card.difference.verdict == "unclear") == bool(mark)
     page = out.read_text(encoding="utf-8")
     assert ("| unclear" in page) == bool(mark)
     assert ("unclear, as windows are few, in 1" in page) == bool(mark)

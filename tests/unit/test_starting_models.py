@@ -26,8 +26,8 @@ def environment(kind: str = "select-job", **changes: Any) -> SchedulingVectorEnv
     return SchedulingVectorEnv(kind, 1, threads=1, **{**SMALL, **changes})
 
 
-def a_model(path: Path, **network: Any) -> str:
-    env, config = environment(), NetworkConfig(**{"kind": "job-scorer", "width": 8, **network})
+def a_model(path: Path, *, env: SchedulingVectorEnv | None = None, **network: Any) -> str:
+    env, config = env or environment(), NetworkConfig(**{"kind": "job-scorer", "width": 8, **network})
     made = make_network(config, NetworkSizes.of(env.model), seed=1)
     tensors = {name: tensor.detach().numpy() for name, tensor in made.state_dict().items()}
     write_model(path, ModelFile.of(env.model, config, tensors, {}))
@@ -65,6 +65,41 @@ def test_model_that_does_not_fit_is_refused_with_what_differs(
     with pytest.raises(InputError, match=message) as error:
         make_policy_network(config, environment(**changes).model)
     assert source in str(error.value)
+
+
+def test_columns_that_a_network_does_not_read_may_be_others(tmp_path: Path) -> None:
+    nodes = [name for name, *_ in _core.NODE_COLUMNS]
+    other = environment(node_features=nodes[::-1]).model
+    scorer = a_model(tmp_path / "scorer.safetensors")
+    make_policy_network(
+        read_config({"algorithm": "ppo", "network": {"width": 8}, "init_from": scorer}), other
+    )
+    mlp = a_model(tmp_path / "mlp.safetensors", kind="mlp")
+    config = read_config({"algorithm": "ppo", "network": {"width": 8, "kind": "mlp"}, "init_from": mlp})
+    with pytest.raises(InputError, match=r"columns of nodes are others \(the same ones in another order\)"):
+        make_policy_network(config, other)
+
+
+def test_counts_that_agree_in_all_do_not_hide_other_columns(tmp_path: Path) -> None:
+    """Four rows of a job column weigh as much as four columns of the whole."""
+    overall = list(dict.fromkeys(environment().model.parts["globals"].names))
+    one = environment(global_features=overall[:4])
+    other = environment(global_features=overall[:8], job_features=JOB_COLUMNS[1:])
+    source = a_model(tmp_path / "a.safetensors", env=one, kind="mlp")
+    config = read_config({"algorithm": "ppo", "network": {"width": 8, "kind": "mlp"}, "init_from": source})
+    with pytest.raises(
+        InputError, match=r"columns of jobs are others \(only there: present; only here: none\)"
+    ):
+        make_policy_network(config, other.model)
+
+
+def test_another_form_of_the_lookahead_is_refused(tmp_path: Path) -> None:
+    source = a_model(tmp_path / "a.safetensors")
+    config = read_config({"algorithm": "ppo", "network": {"width": 8}, "init_from": source})
+    with pytest.raises(
+        InputError, match=r"its lookahead is sorted and not cdf; set --environment\.lookahead"
+    ):
+        make_policy_network(config, environment(lookahead="cdf").model)
 
 
 def test_copy_is_read_in_place_of_a_model_that_is_gone(tmp_path: Path) -> None:

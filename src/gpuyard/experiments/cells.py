@@ -39,7 +39,7 @@ def result_table(comparison: Comparison, rows: Sequence[Standing]) -> list[str]:
             verdict_text(row),
         ]
         for _, name in beside:
-            cells.append(jct_text(row.jct) if name == "jct" else wait_text(getattr(row, name)))
+            cells.append(jct_text(comparison, row.jct) if name == "jct" else wait_text(getattr(row, name)))
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -64,10 +64,11 @@ def verdict_text(row: Standing) -> str:
     """Whether it is better than the reference, and how many seeds are."""
     if row.difference is None:
         return ""
-    told = row.is_merged and row.verdict not in ("", "unclear")
-    return (
-        f"{row.verdict}; {row.better} of {len(row.policies)} better" if told else row.verdict or "one window"
-    )
+    if not row.verdict:
+        return "one window"
+    if not row.is_merged or row.verdict == "unclear":
+        return row.verdict
+    return f"{row.verdict}; {row.better} of {len(row.policies)} better"
 
 
 def difference_text(found: Difference | None) -> str:
@@ -83,9 +84,10 @@ def _end(value: float) -> str:
     return "∞" if value == math.inf else percent(finite(value))
 
 
-def jct_text(found: Difference | None) -> str:
+def jct_text(comparison: Comparison, found: Difference | None) -> str:
     """The same of completion times, marked where it is clearly more than a gain may cost."""
-    longer = found is not None and found.low > MOST_JCT
+    weak = comparison.setting.has_weak_intervals
+    longer = found is not None and found.low > MOST_JCT and not weak
     return f"{difference_text(found)} {LONGER}" if longer else difference_text(found)
 
 

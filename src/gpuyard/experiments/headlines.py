@@ -51,6 +51,6 @@ def headline_row(shown: Shown) -> str | None:
         "" if reference is None else f"{metric_text(metric, reference.value)} ({code(reference.label)})",
         f"{metric_text(metric, best.value)} ({code(best.label)}){IN_HINDSIGHT if shown.picked else ''}",
         f"{difference}{doubt}",
-        "" if UNFINISHED in comparison.windows.columns else jct_text(best.jct),
+        "" if UNFINISHED in comparison.windows.columns else jct_text(comparison, best.jct),
     ]
     return f"| {' | '.join(cells)} |"

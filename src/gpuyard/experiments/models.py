@@ -243,7 +243,7 @@ def _card_lines(card: Card) -> list[str]:
         if own is not None
     ]
     beside = [*([f"mean JCT {_apart(test.mean_jct)}"] if test.mean_jct else []), *waits]
-    verdict = f", {test.difference.verdict}" if test.difference else ""
+    verdict = f", {test.difference.verdict}" if test.difference and test.difference.verdict else ""
     return [
         f"## {card.name}",
         "",

@@ -75,7 +75,8 @@ def overview(accounts: Sequence[Account], picture: str) -> str:
         "Waits are means over windows: the learned policy's, and in brackets the reference's.",
         f"{LONGER}: all of the interval of the mean JCT lies above +{100 * MOST_JCT:g} %. Where that sign is "
         "not, the limit may have been kept; that it was is shown only where the upper end is below it, too.",
-        f"{WEAK}: the windows amount to fewer than five side by side, and the interval is weak.",
+        f"{WEAK}: the windows amount to fewer than five side by side: the interval is weak, and whatever its "
+        "ends, the verdict is that it is unclear.",
         f'{SEEN}: steps were changed after figures of the test had been seen; "What did not work" says how.',
         "",
     ]
@@ -88,8 +89,8 @@ def _tally(accounts: Sequence[Account]) -> list[str]:
     """How often the learned policy is better, and how often not."""
     told = Counter(row.gain.verdict for one in accounts for row in one.record.rows if row.gain)
     words = (
-        ("better", "is better than the reference in"),
-        ("tie", "tied with it in"),
+        ("better", "better in"),
+        ("tie", "tied in"),
         ("unclear", "unclear, as windows are few, in"),
         ("worse", "worse in"),
         ("", "shown by one window in"),
@@ -97,7 +98,8 @@ def _tally(accounts: Sequence[Account]) -> list[str]:
     parts = [f"{text} {told[verdict]}" for verdict, text in words if told[verdict]]
     if not parts:
         return []
-    of = f"Of {plural(sum(told.values()), 'row')} the learned policy {', '.join(parts)}."
+    rows = plural(sum(told.values()), "row")
+    of = f"Against the reference the learned policy is, of {rows}, {', '.join(parts)}."
     return [f"{of} Rows are not independent: several are of the same jobs.", ""]
 
 
@@ -144,7 +146,7 @@ def _overview_row(shown: Shown, *, several: bool) -> str:
         f"{code(best.label)}{mark} {metric_text(metric, best.value)}",
         apart_text(shown.comparison, best.difference),
         verdict_text(best),
-        jct_text(best.jct),
+        jct_text(shown.comparison, best.jct),
         *(
             f"{wait_text(getattr(best, name))} ({wait_text(getattr(reference, name) if reference else None)})"
             for name in ("mean_wait_s", "p99_wait_s", "max_wait_s")

@@ -44,8 +44,9 @@ people.
 ## What was asked
 
 Can a policy that was trained on a cluster's past beat every fixed heuristic on its future, with the same
-information and the same placement, and what does it cost? Training is held to mean completion times at most
-2 % above those of a good heuristic; whether that held on the test stands beside every gain.
+information and the same placement, and what does it cost? On traces and on Lublin's model training is
+held to mean completion times at most 2 % above those of a good heuristic; what became of that on the test
+stands beside every gain.
 
 ## How it was measured
 

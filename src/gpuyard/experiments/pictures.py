@@ -53,7 +53,7 @@ class Gain:
         gain: By how much it is better than the reference, as a share.
         low: Where the interval begins; None without one.
         high: Where it ends.
-        verdict: ``better``, ``worse``, ``tie`` or ``unclear``.
+        verdict: ``better``, ``worse``, ``tie`` or ``unclear``; empty without an interval.
     """
 
     title: str
@@ -109,7 +109,9 @@ def gains_picture(gains: Sequence[Gain]) -> str:
         body.append(_text(16, middle + 13, _cut(one.subtitle, LETTERS + 5), "small"))
         body += _interval(one, x, middle, axis.low, axis.high)
         body.append(_text(WIDE - 14, middle + 4, _gain_text(one), "", "end"))
-    words = "; ".join(f"{one.title}, {one.subtitle}: {_gain_text(one)}, {one.verdict}" for one in gains)
+    words = "; ".join(
+        f"{one.title}, {one.subtitle}: {_gain_text(one)}, {one.verdict or 'one window'}" for one in gains
+    )
     return _svg(WIDE, bottom + 34, title, words, body)
 
 

@@ -1,5 +1,6 @@
 """Networks, algorithms and models from the settings of a run."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from gpuyard.network.model_file import ModelFile, find_model, read_model
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import expected_tensors
 from gpuyard.registry import suggest
+
+READS_NODES = frozenset({"mlp", "cross-attention", "host-attention"})
+"""Networks that read the columns of nodes; all read those of jobs and globals."""
 
 
 def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None = None) -> SchedulingNetwork:
@@ -56,7 +60,7 @@ def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None
         rule = rule_for_columns(first, model, config.init_from)
         return make_network(config.network, sizes, seed=seed, rule=rule)
     check_network(first, config.network, sizes, config.init_from)
-    check_columns(first, model, config.init_from)
+    check_columns(first, model, config.network, config.init_from)
     network = make_network(config.network, sizes, seed=seed, rule=_rule_of(tensors))
     load_weights(network, tensors, config.init_from)
     return network
@@ -162,25 +166,37 @@ def check_network(start: ModelFile, network: NetworkConfig, sizes: NetworkSizes,
             )
 
 
-def check_columns(start: ModelFile, model: EnvModel, source: str) -> None:
-    """Raise an InputError if weights were made for as many but other columns, or another order of them.
+def check_columns(start: ModelFile, model: EnvModel, network: NetworkConfig, source: str) -> None:
+    """Raise an InputError if weights were made for other columns than these, or for another order of them.
 
-    Where counts differ and tensors fit nevertheless, the network does not read that part.
+    Columns that the network does not read may differ.
     """
-    for part, there in column_names(start.environment, start.cluster, start.sizes.pools).items():
+    parts = column_names(start.environment, start.cluster, start.sizes.pools)
+    for part, there in parts.items():
         here = model.parts[part].names
-        if there == here or len(there) != len(here):
+        if there == here or (part == "nodes" and network.kind not in READS_NODES):
             continue
-        if sorted(there) == sorted(here):
-            differ = "the same ones in another order"
-        else:
-            missing = ", ".join(dict.fromkeys(name for name in there if name not in here)) or "none"
-            new = ", ".join(dict.fromkeys(name for name in here if name not in there)) or "none"
-            differ = f"only there: {missing}; only here: {new}"
+        differ = _differing(Counter(there), Counter(here))
         raise InputError(
-            f"{source} does not fit the environment: its columns of {part} are others ({differ}); "
-            f"set --environment.{part.rstrip('s')}_features as it was trained"
+            f"{source} does not fit the environment: its columns of {part} are others ({differ}); set "
+            f"--environment.{part.rstrip('s')}_features as it was trained, on as many pools of GPUs"
         )
+    there_form, here_form = start.environment.lookahead, model.config.lookahead
+    if "lookahead" in parts["globals"] and there_form != here_form:
+        raise InputError(
+            f"{source} does not fit the environment: its lookahead is {there_form} and not {here_form}; set "
+            f"--environment.lookahead {there_form}"
+        )
+
+
+def _differing(there: Counter[str], here: Counter[str]) -> str:
+    if there == here:
+        return "the same ones in another order"
+    lists = [
+        ", ".join(f"{name} x{count}" if count > 1 else name for name, count in some.items()) or "none"
+        for some in (there - here, here - there)
+    ]
+    return f"only there: {lists[0]}; only here: {lists[1]}"
 
 
 def make_learner(

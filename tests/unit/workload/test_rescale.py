@@ -1,5 +1,7 @@
 """Load, compressed time and new days, against numbers worked out by hand."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -77,8 +79,37 @@ def test_a_level_load_holds_in_every_stretch_and_keeps_order_and_bursts():
     assert now[6] == pytest.approx(ends[2] + 0.5 * (ends[3] - ends[2]))
     assert np.diff(now[2:6]) == pytest.approx(np.diff(submit[2:6]) * 5)
     assert area_load(level, cluster) == pytest.approx(0.8, rel=1e-9)
-    assert last_step(level) == ("level-load", {"load": 0.8, "days": 2.0})
+    assert last_step(level) == ("level-load", {"load": 0.8, "days": 2.0, "gpus": 4})
     assert not has_dates(level)
+    assert level.metadata.origin_s == pytest.approx(100.0 * 12.5 / 5)
+
+
+def test_a_level_load_keeps_the_time_to_deadlines_and_closes_stretches_without_gpu_work():
+    submit = [0.0, 1.0 * DAY_S, 1.5 * DAY_S, 2.0 * DAY_S, 3.0 * DAY_S]
+    jobs = make_jobs(
+        submit,
+        duration_s=DAY_S,
+        gpus=[1, 0, 0, 2, 1],
+        cpus=[0.0, 1.0, 1.0, 0.0, 0.0],
+        deadline_s=[at + 5 * DAY_S for at in submit],
+    )
+    level = level_load(jobs, parse_cluster("1x1"), 0.5, 1.0).frame
+    assert level["submit_s"].to_list() == pytest.approx([0.0, 2 * DAY_S, 2 * DAY_S, 2 * DAY_S, 8 * DAY_S])
+    assert (level["deadline_s"] - level["submit_s"]).to_list() == pytest.approx([5 * DAY_S] * 5)
+
+
+@pytest.mark.parametrize(("span_days", "lengths"), [(7.1, [7.1]), (10.5, [7, 3.5]), (17.4, [7, 10.4])])
+def test_what_is_left_at_the_end_of_a_level_load_is_a_stretch_if_it_is_half_as_long(span_days, lengths):
+    submit = np.arange(round(span_days * 10) + 1) * 8640.0
+    jobs = make_jobs(submit, duration_s=[100.0 * (1 + k % 3 + k // 50) for k in range(len(submit))])
+    cluster = parse_cluster("1x4")
+    now = level_load(jobs, cluster, 0.7, 7.0).frame["submit_s"].to_numpy()
+    ends = np.round(np.cumsum([0.0, *lengths]) * DAY_S)
+    for first_s, last_s in pairwise(ends):
+        inside = (submit >= first_s) & ((submit < last_s) | (last_s == ends[-1]))
+        work = jobs.frame["duration_s"].to_numpy()[inside].sum()
+        moved = np.interp([first_s, last_s], submit, now)
+        assert work / (moved[1] - moved[0]) / 4 == pytest.approx(0.7, rel=1e-6)
 
 
 @given(
@@ -93,7 +124,6 @@ def test_a_level_load_loses_no_job_and_turns_no_order(gaps, days):
     level = level_load(jobs, cluster, 0.9, days)
     now = level.frame["submit_s"].to_numpy()
     assert level.frame["row"].to_list() == jobs.frame["row"].to_list()
-    assert (np.diff(now) >= 0).all()
     assert area_load(level, cluster) == pytest.approx(0.9, rel=1e-6)
     if days * 86400 > submit[-1]:
         assert now == pytest.approx(to_load(jobs, cluster, 0.9).frame["submit_s"].to_numpy())
@@ -102,11 +132,11 @@ def test_a_level_load_loses_no_job_and_turns_no_order(gaps, days):
 def test_a_level_load_is_refused_where_it_makes_no_sense(ten):
     cluster = parse_cluster("1x4")
     for days in (0.0, -1.0, 1e-9, float("nan")):
-        with pytest.raises(InputError, match="length of a stretch"):
+        with pytest.raises(InputError, match="--level-days"):
             level_load(ten, cluster, 0.9, days)
     with pytest.raises(InputError, match="no GPUs"):
         level_load(ten, parse_cluster("farm-small"), 0.9, 1.0)
-    with pytest.raises(InputError, match="--load with --level-days"):
+    with pytest.raises(InputError, match="--level-days needs --load"):
         shape(ten, ShapeConfig(level_days=7.0), cluster)
 
 

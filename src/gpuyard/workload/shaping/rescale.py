@@ -5,6 +5,7 @@ import math
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from gpuyard.cluster import Cluster
 from gpuyard.errors import InputError
@@ -88,22 +89,30 @@ def level_load(workload: Workload, cluster: Cluster, load: float, days: float) -
         workload: The jobs.
         cluster: What the load refers to.
         load: ``area_load`` of every stretch, counted until the next one begins.
-        days: Length of a stretch; the last one ends with the last submit.
+        days: Length of a stretch, from the first submit on; the last one ends with the last submit and is
+            between a half and one and a half times as long.
 
     Raises:
         InputError: as ``to_load``, and if a stretch is shorter than a minute.
     """
     if not days * DAY_S >= 60:
-        raise InputError(f"the length of a stretch is {days:g} days; it must be at least a minute (0.0007)")
+        raise InputError(
+            f"a level load in stretches of {days:g} days (--level-days): at least 0.0007, a minute"
+        )
     factor = factor_to_load(workload, cluster, load)
     submit_s, span_s = workload.frame["submit_s"].to_numpy(), span_of(workload)
-    borders_s = np.unique(np.append(np.arange(0.0, span_s, days * DAY_S), span_s))
+    stretch_s = round(days * DAY_S, 6)
+    whole = max(
+        math.floor(span_s / stretch_s + 0.5), 1
+    )  # A remainder of less than half a stretch joins the last one.
+    borders_s = np.append(np.arange(whole) * stretch_s, span_s)
     stretch = np.minimum(np.searchsorted(borders_s, submit_s, side="right") - 1, len(borders_s) - 2)
     work_gpu_s = np.bincount(stretch, gpu_seconds_of(workload), len(borders_s) - 1)
     moved_s = np.concatenate(([0.0], np.cumsum(work_gpu_s))) / (load * cluster.total_gpus)
     frame = _moved(workload, np.interp(submit_s, borders_s, moved_s))
     origin_s = workload.metadata.origin_s / factor
-    return derived(workload, frame, "level-load", {"load": load, "days": days}, origin_s=origin_s)
+    settings: dict[str, JsonValue] = {"load": load, "days": days, "gpus": cluster.total_gpus}
+    return derived(workload, frame, "level-load", settings, origin_s=origin_s)
 
 
 def factor_to_load(workload: Workload, cluster: Cluster, load: float) -> float:

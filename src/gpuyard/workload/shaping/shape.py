@@ -156,7 +156,7 @@ def shape(workload: Workload, config: ShapeConfig, cluster: Cluster | None = Non
         else:
             workload = level_load(workload, cluster, config.load, config.level_days)
     elif config.level_days is not None:
-        raise InputError("a level load needs to be told which (--load with --level-days)")
+        raise InputError("--level-days needs --load: the load of every stretch")
     return _with_estimates(workload, config)
 
 
