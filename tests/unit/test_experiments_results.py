@@ -205,10 +205,14 @@ def test_pictures_are_whole_and_escape_what_they_say(finished: Experiment, tmp_p
     assert len(curve_panels(finished)[0].groups[0].curves[0]) >= 3
 
 
-def test_completion_times_that_are_clearly_longer_are_marked() -> None:
-    assert jct_text(Difference(0.05, 0.021, 0.08, "worse", 1.05, 1.0)) == "+5.0 % [+2.1 %, +8.0 %] ‡"
-    assert jct_text(Difference(0.05, 0.019, 0.08, "worse", 1.05, 1.0)) == "+5.0 % [+1.9 %, +8.0 %]"
-    assert jct_text(None) == ""
+def test_completion_times_that_are_clearly_longer_are_marked(finished: Experiment) -> None:
+    few = Comparison.read(finished.here / "test")
+    many, few = (replace(few, setting=replace(few.setting, disjoint=count)) for count in (12.0, 4.2))
+    longer = Difference(0.05, 0.021, 0.08, "worse", 1.05, 1.0)
+    assert jct_text(many, longer) == "+5.0 % [+2.1 %, +8.0 %] ‡"
+    assert jct_text(few, longer) == "+5.0 % [+2.1 %, +8.0 %]"
+    assert jct_text(many, replace(longer, low=0.019)) == "+5.0 % [+1.9 %, +8.0 %]"
+    assert jct_text(many, None) == ""
 
 
 def test_names_from_logs_are_text_and_nothing_else() -> None:
