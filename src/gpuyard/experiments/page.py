@@ -67,9 +67,10 @@ stands beside every gain.
   test figures were seen, "What did not work" says so. {mark} marks a policy that was picked among several by
   the very figures shown, which flatters it.
 - **Repeatable.** The same command gives the same figures on the same machine. Simulation, search and
-  evolution have given the same ones on every machine so far, as episodes are run natively. Networks trained
-  by gradient (`ppo`, `d3qn`, `sac`) depend on the kind of processor: others round sums differently, and after
-  some thousand samples a run is another one, as if its seed were ([more](experiments.md#repeating-figures)).
+  evolution of rules have given the same ones on every machine so far, as episodes are run natively. Networks
+  trained by gradient (`ppo`, `d3qn`, `sac`) depend on the kind of processor: others round sums differently,
+  and after some thousand samples a run is another one, as if its seed were
+  ([more](experiments.md#repeating-figures)).
 - **What a gain may have been bought with** stands beside it: mean completion time (JCT) with its interval,
   the 99th percentile and the maximum of waiting, and which jobs fare worse.
 

@@ -14,7 +14,7 @@ class TrainPreset:
     Attributes:
         summary: One line for people.
         common: Tables for every algorithm.
-        own: Tables of single algorithms, by the algorithm's name.
+        own: Tables of single algorithms, by the algorithm's name; each replaces the common one whole.
     """
 
     summary: str
@@ -132,7 +132,7 @@ register("train-preset", "hosts")(
             "ppo": {"ppo": _PPO},
             "evolve": {
                 "network": {"kind": "host-attention", "width": 8, "residual": "base", "strength": 1.0},
-                "validation": {"windows": 96},
+                "validation": {"windows": 96, "metric": "return"},
                 "evolve": {"generations": 100, "population": 24, "episodes": 24},
             },
         },
