@@ -192,8 +192,9 @@ def simulate(
         list[str] | None,
         Parameter(
             negative=(),
-            help="ORDER[+BACKFILL][+ADMISSION][/PLACEMENT], such as sjf+easy, or a run directory or model "
-            "file of a learned policy; repeat it to compare. (default: fifo)",
+            help="ORDER[+BACKFILL][+ADMISSION][/PLACEMENT], such as sjf+easy, or a learned policy: "
+            "model:NAME (gpuyard policies), a run directory or model file; repeat it to compare. "
+            "(default: fifo)",
         ),
     ] = None,
     metric: Annotated[

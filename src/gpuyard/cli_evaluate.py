@@ -35,7 +35,7 @@ def evaluate(
         list[str],
         Parameter(
             negative=(),
-            help="Run directories, model files or names such as sjf+easy; with --episodes a run comes first.",
+            help="Runs, model files, model:NAME or names like sjf+easy; with --episodes a run comes first.",
         ),
     ],
     /,

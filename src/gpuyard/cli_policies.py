@@ -30,8 +30,10 @@ policies_app = App(
 
 @policies_app.default
 def list_policies(*, json: Json = False) -> None:
-    """List every order, backfill and placement: what it is, what it needs, where it comes from."""
+    """List every order, backfill, placement and trained model: what it is, what it needs."""
     import gpuyard.policies.base as names
+    from gpuyard.experiments.cards import read_cards
+    from gpuyard.network.model_file import SHIPPED_IN
     from gpuyard.registry import registered
 
     kinds = {kind: registered(kind).values() for kind in KINDS}
@@ -44,7 +46,9 @@ def list_policies(*, json: Json = False) -> None:
     console.print(f"A policy is {names.GRAMMAR}.", "", sep="\n")
     for kind, rules in kinds.items():
         console.print(rule_table(kind, rules), "", sep="\n")
-    console.print(named_table("admission", [("express:T0:K", EXPRESS)]))
+    console.print(named_table("admission", [("express:T0:K", EXPRESS)]), "", sep="\n")
+    models = [(f"model:{card.name}", card.title) for card in read_cards(SHIPPED_IN)]
+    console.print(named_table("trained model", models), "", "Their cards: docs/models.md", sep="\n")
 
 
 @policies_app.command

@@ -73,8 +73,9 @@ def overview(accounts: Sequence[Account], picture: str) -> str:
         "",
         "Differences are relative to the reference; of a bounded slowdown less is better, of a return more.",
         "Waits are means over windows: the learned policy's, and in brackets the reference's.",
-        f"{LONGER}: all of the interval of the mean JCT lies above +{100 * MOST_JCT:g} %. Where that sign is "
-        "not, the limit may have been kept; that it was is shown only where the upper end is below it, too.",
+        f"{LONGER}: all of the interval of the mean JCT lies above +{100 * MOST_JCT:g} % of the reference's "
+        "(training may have counted its limit from another heuristic, which the recipe names). It is not set "
+        "where windows are few. That JCT stayed below is shown only where the upper end is.",
         f"{WEAK}: the windows amount to fewer than five side by side: the interval is weak, and whatever its "
         "ends, the verdict is that it is unclear.",
         f'{SEEN}: steps were changed after figures of the test had been seen; "What did not work" says how.',
@@ -93,7 +94,7 @@ def _tally(accounts: Sequence[Account]) -> list[str]:
         ("tie", "tied in"),
         ("unclear", "unclear, as windows are few, in"),
         ("worse", "worse in"),
-        ("", "shown by one window in"),
+        ("", "without a verdict, as there is one window, in"),
     )
     parts = [f"{text} {told[verdict]}" for verdict, text in words if told[verdict]]
     if not parts:

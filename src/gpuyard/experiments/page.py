@@ -58,6 +58,7 @@ stands beside every gain.
 - **Intervals.** 95 %, of the relative difference of means, by a paired circular block bootstrap over windows
   ({resamples:,} resamples): neighbouring windows overlap and are resampled together, and intervals are wider
   where windows are few ([how](evaluation.md#intervals)). An interval that includes zero is called a tie.
+  Intervals are of the jobs: how training runs differ is in the range over seeds, not in them.
 - **The reference** is, unless a table says otherwise, the best of all fixed heuristics: every order that does
   not preempt and goes by the same information, with `strict`, `greedy` and `easy` backfill, and the two
   best orders with `easy-sjf` and `conservative` ([which](evaluation.md#what-is-compared)). It is chosen on
