@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
-CORE := CMakeLists.txt pyproject.toml $(wildcard core/*)
+CORE := CMakeLists.txt pyproject.toml $(wildcard core/*/*)
 BROWSER := which chromium > /dev/null 2>&1 || which chromium-browser > /dev/null 2>&1 || which google-chrome > /dev/null 2>&1
 CORES := $(shell nproc 2>/dev/null || echo 2)
 
@@ -44,7 +44,7 @@ lint: setup
 bench: setup
 	@$(BIN)/gpuyard bench
 
-# All experiments of docs/results.md, then that page. Takes hours; the second time it goes on where it stopped.
+# All experiments of docs/results, then that page. Takes hours; the second time it goes on where it stopped.
 results: setup
 	@$(BIN)/gpuyard experiments run $(if $(TRACES),--traces $(TRACES))
 	@$(BIN)/gpuyard experiments page --readme README.md

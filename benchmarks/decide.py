@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpuyard.bench import BenchResult, measure_apart
+from gpuyard.cli.bench import BenchResult, measure_apart
 from gpuyard.registry import register
 
 ROUNDS = 3
@@ -65,7 +65,7 @@ def measure(kind: str) -> dict[str, float]:
     import torch
 
     from gpuyard import _core
-    from gpuyard.learn.networks import make_network
+    from gpuyard.learn.networks.heads import make_network
     from gpuyard.network.config import NetworkConfig
     from gpuyard.network.rollout import native_network
     from gpuyard.network.sizes import NetworkSizes
@@ -115,12 +115,12 @@ def _median_us(work: Callable[[], Any], seconds: float = 1.0) -> float:
 
 
 def measure_replay() -> dict[str, float]:
-    from gpuyard.learn.networks import make_network
+    from gpuyard.learn.networks.heads import make_network
     from gpuyard.network.config import NetworkConfig
     from gpuyard.network.model_file import ModelFile
+    from gpuyard.network.policy import LearnedPolicy
     from gpuyard.network.sizes import NetworkSizes
-    from gpuyard.policies.learned import LearnedPolicy
-    from gpuyard.simulate import simulate
+    from gpuyard.simulation.run import simulate
 
     env = make_environment(REPLAYED, at_once=False)
     config = NetworkConfig.model_validate(KINDS["job-scorer"][0] | {"residual": "base"})

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuyard.bench import BenchResult, measure_apart, peak_memory_gb
+from gpuyard.cli.bench import BenchResult, measure_apart, peak_memory_gb
 from gpuyard.registry import register
 
 ENVIRONMENTS = 64

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuyard.bench import BenchResult, measure_apart, peak_memory_gb
+from gpuyard.cli.bench import BenchResult, measure_apart, peak_memory_gb
 from gpuyard.registry import register
 
 HELIOS_ROWS = 3_000_000

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpuyard.bench import BenchResult, measure_apart
-from gpuyard.learn.launch import MALLOC
+from gpuyard.cli.bench import BenchResult, measure_apart
+from gpuyard.learn.process.launch import MALLOC
 from gpuyard.registry import register
 
 BATCH = 256
@@ -44,7 +44,7 @@ def networks() -> Iterator[BenchResult]:
 def measure(kind: str) -> dict[str, float]:
     import torch
 
-    from gpuyard.learn.networks import make_network, masked_logits
+    from gpuyard.learn.networks.heads import make_network, masked_logits
     from gpuyard.network.config import NetworkConfig
 
     torch.set_num_threads(1)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuyard.bench import BenchResult, measure_apart
+from gpuyard.cli.bench import BenchResult, measure_apart
 from gpuyard.registry import register
 
 SIMPY = str(Path(__file__).with_name("simulate.py"))
@@ -66,7 +66,7 @@ def _run(policy: str) -> dict[str, float]:
 
 
 def measure_native(policy: str) -> dict[str, float]:
-    from gpuyard.simulate import simulate
+    from gpuyard.simulation.run import simulate
     from gpuyard.workload import SynthConfig, synthesize
 
     workload = synthesize(SynthConfig(jobs=JOBS, cluster_gpus=8 * NODES, load=LOAD))
@@ -77,7 +77,7 @@ def measure_native(policy: str) -> dict[str, float]:
 
 
 def _milp_workload() -> Any:
-    from gpuyard.cluster import parse_cluster
+    from gpuyard.cluster.model import parse_cluster
     from gpuyard.workload import SynthConfig, synthesize
 
     cluster = parse_cluster(MILP_CLUSTER)
@@ -87,7 +87,7 @@ def _milp_workload() -> Any:
 
 
 def measure_tier() -> dict[str, float]:
-    from gpuyard.simulate import simulate
+    from gpuyard.simulation.run import simulate
 
     workload, cluster = _milp_workload()
     began = time.perf_counter()
@@ -98,9 +98,9 @@ def measure_tier() -> dict[str, float]:
 def measure_milp() -> dict[str, float]:
     import numpy as np
 
-    from gpuyard.policies.base import parse_policy
-    from gpuyard.policies.milp import MilpPolicy
-    from gpuyard.simulate import simulate
+    from gpuyard.policies.grammar import parse_policy
+    from gpuyard.policies.milp.policy import MilpPolicy
+    from gpuyard.simulation.run import simulate
 
     policy = MilpPolicy(parse_policy("fifo/milp"))
     times_ms: list[float] = []

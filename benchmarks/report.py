@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuyard.bench import BenchResult, measure_apart
+from gpuyard.cli.bench import BenchResult, measure_apart
 from gpuyard.registry import register
 
 ROUNDS = 3
@@ -52,9 +52,9 @@ def _limited(name: str, value: float, unit: str, limit: float) -> BenchResult:
 
 
 def measure() -> dict[str, float]:
-    from gpuyard.cluster import parse_cluster
-    from gpuyard.comparison import run_policies, write_results
+    from gpuyard.cluster.model import parse_cluster
     from gpuyard.config import SimulationConfig
+    from gpuyard.evaluate.replays import run_policies, write_results
     from gpuyard.report import write_report
     from gpuyard.workload import SynthConfig, synthesize
 

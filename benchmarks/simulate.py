@@ -2,7 +2,7 @@
 
 Every measurement runs in a process of its own, on one thread, five times in turns with its peer; the best of
 the five counts on either side, since other work on the machine only ever adds time. The workload has 1, 2, 4
-and 8 GPUs a job at 70, 10, 15 and 5 % and lognormal durations. What is timed is `gpuyard.simulate` as a
+and 8 GPUs a job at 70, 10, 15 and 5 % and lognormal durations. What is timed is `gpuyard.simulation.run` as a
 whole: conversion of the table, the simulation and the full schedule.
 """
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from gpuyard.bench import BenchResult, measure_apart, peak_memory_gb
+from gpuyard.cli.bench import BenchResult, measure_apart, peak_memory_gb
 from gpuyard.registry import register
 
 JOBS = 1_000_000
@@ -60,7 +60,7 @@ def _native(policy: str, jobs: int = JOBS, nodes: int = NODES, load: float = LOA
 
 
 def measure_native(policy: str, jobs: int, nodes: int, load: float) -> dict[str, float]:
-    from gpuyard.simulate import simulate
+    from gpuyard.simulation.run import simulate
     from gpuyard.workload import SynthConfig, synthesize
 
     workload = synthesize(SynthConfig(jobs=jobs, cluster_gpus=8 * nodes, load=load))

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuyard.bench import BenchResult, measure_apart
-from gpuyard.learn.launch import MALLOC, ONE_THREAD
+from gpuyard.cli.bench import BenchResult, measure_apart
+from gpuyard.learn.process.launch import MALLOC, ONE_THREAD
 from gpuyard.registry import register
 
 ENVS, ROLLOUT, EPOCHS, PROCESSES = 64, 128, 4, 2
@@ -51,7 +51,7 @@ def training() -> Iterator[BenchResult]:
 def _own(network: str) -> float:
     """Samples a second of a real run, from its diary."""
     from gpuyard.learn.config import read_config
-    from gpuyard.learn.launch import TrainingProcesses
+    from gpuyard.learn.process.launch import TrainingProcesses
 
     tables = {
         "algorithm": "ppo",
@@ -102,7 +102,7 @@ def _measure_ceiling(name: str) -> float:
     import torch
 
     from gpuyard.env.vector import SchedulingVectorEnv
-    from gpuyard.learn.networks import make_network
+    from gpuyard.learn.networks.heads import make_network
     from gpuyard.network.config import NetworkConfig
     from gpuyard.network.sizes import NetworkSizes
 

@@ -4,18 +4,16 @@ The public names are loaded when they are first used, so ``import gpuyard`` cost
 """
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpuyard._core import Decision
-    from gpuyard.cluster import Cluster, parse_cluster
+    from gpuyard.cluster.model import Cluster, parse_cluster
     from gpuyard.config import SimulationConfig
     from gpuyard.errors import InputError
     from gpuyard.evaluate import compare
     from gpuyard.registry import register
-    from gpuyard.simulate import SimulationResult, simulate
+    from gpuyard.simulation.run import SimulationResult, simulate
     from gpuyard.workload import (
         Workload,
         make_workload,
@@ -49,14 +47,14 @@ _HOMES = {
     "Decision": "_core",
     "InputError": "errors",
     "SimulationConfig": "config",
-    "SimulationResult": "simulate",
+    "SimulationResult": "simulation.run",
     "Workload": "workload",
     "compare": "evaluate",
     "make_workload": "workload",
     "parse_cluster": "cluster",
     "read_workload": "workload",
     "register": "registry",
-    "simulate": "simulate",
+    "simulate": "simulation.run",
     "synthesize": "workload",
     "write_workload": "workload",
 }
@@ -77,18 +75,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """Keeps ``gpuyard.simulate`` the function.
-
-    Importing a submodule makes the import system bind it to its name in the package. The submodule
-    ``gpuyard.simulate`` would so take the place of the function it is named after.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -16,7 +16,7 @@ Share = Annotated[float, Field(gt=0, le=1e12)]
 
 
 class SimulationConfig(BaseModel):
-    """What holds for a whole simulation, whatever the policy (docs/simulator.md)."""
+    """What holds for a whole simulation, whatever the policy (docs/contract/simulator.md)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

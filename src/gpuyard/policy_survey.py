@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuyard.cluster import Cluster, parse_cluster
+from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write
-from gpuyard.metrics import Value
-from gpuyard.policies.base import parse_policy
-from gpuyard.quantities import metric_text
+from gpuyard.metrics.catalogue import Value
+from gpuyard.policies.grammar import parse_policy
 from gpuyard.registry import registered
-from gpuyard.simulate import simulate
+from gpuyard.simulation.run import simulate
+from gpuyard.units import metric_text
 from gpuyard.workload import Workload, make_workload, read_workload
 
 SHOWN = {

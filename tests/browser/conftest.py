@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gpuyard.report import write_report
-from report_cases import compared, simulated
-from sample_runs import write_run
+from support.report_cases import compared, simulated
+from support.sample_runs import write_run
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 

@@ -7,7 +7,7 @@ from typing import Any
 from browser.page_reading import dashes, next_frame, numbers, saved, texts
 from gpuyard.report import write_report
 from gpuyard.report.figures import MOST_LINES
-from report_cases import NASTY, SCRIPT, simulated
+from support.report_cases import NASTY, SCRIPT, simulated
 
 
 def test_the_first_screen_says_which_is_best_by_how_much_and_how_sure(

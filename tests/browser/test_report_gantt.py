@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from browser.page_reading import canvas_box, saved, span, view, wait_until
-from report_cases import NASTY, SCRIPT
+from support.report_cases import NASTY, SCRIPT
 
 
 def test_the_gantt_zooms_and_pans_by_mouse(open_page: Any, simulation_page: Path) -> None:

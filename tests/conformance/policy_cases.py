@@ -1,16 +1,19 @@
-"""Workloads and settings under which each registered policy is legal (docs/simulator.md, section 20)."""
+"""Workloads and settings under which each registered policy is legal.
+
+See docs/contract/simulator.md, section 20.
+"""
 
 from dataclasses import dataclass
 from functools import cache
 
 import polars as pl
 
-from env_runs import FAST_AND_SLOW
-from gpuyard.cluster import Cluster, NodeGroup
+from gpuyard.cluster.model import Cluster, NodeGroup
 from gpuyard.config import SimulationConfig
-from gpuyard.policies.base import parse_policy
+from gpuyard.policies.grammar import parse_policy
 from gpuyard.registry import registered
 from gpuyard.workload import SynthConfig, Workload, make_workload, synthesize
+from support.env_runs import FAST_AND_SLOW
 
 ORDERS, BACKFILLS, PLACEMENTS = (
     tuple(rule.usable_name for rule in registered(kind).values())

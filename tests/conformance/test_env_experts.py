@@ -1,4 +1,7 @@
-"""Whoever follows a policy's own actions gets the schedule that `gpuyard simulate` gives (docs/mdp.md)."""
+"""Whoever follows a policy's own actions gets the schedule that `gpuyard simulate` gives.
+
+See docs/contract/mdp.md.
+"""
 
 import random
 from dataclasses import dataclass, fields
@@ -7,7 +10,17 @@ from typing import Any, Self
 
 import pytest
 
-from env_runs import (
+from gpuyard import _core, simulate
+from gpuyard.cluster.model import Cluster, GpuType, NodeGroup
+from gpuyard.config import SimulationConfig
+from gpuyard.native.inputs import prepare
+from gpuyard.policies.grammar import parse_policy
+from gpuyard.policies.heuristics import Heuristic
+from gpuyard.registry import registered
+from gpuyard.simulation.run import SimulationResult
+from gpuyard.workload import Workload, make_workload
+from reference.simulator.simulator import Job
+from support.env_runs import (
     FAST_AND_SLOW,
     Episode,
     allocations,
@@ -18,18 +31,8 @@ from env_runs import (
     same_metrics,
     starts_and_ends,
 )
-from gpuyard import _core, simulate
-from gpuyard.cluster import Cluster, GpuType, NodeGroup
-from gpuyard.config import SimulationConfig
-from gpuyard.policies.base import parse_policy
-from gpuyard.policies.heuristics import Heuristic
-from gpuyard.preparation import prepare
-from gpuyard.registry import registered
-from gpuyard.simulate import SimulationResult
-from gpuyard.workload import Workload, make_workload
-from reference_simulator import Job
 
-# `drf` scores jobs by what their users hold, which changes with every start: docs/mdp.md leaves it out.
+# `drf` scores jobs by what their users hold, which changes with every start: mdp.md leaves it out.
 ORDERS = tuple(
     rule.usable_name
     for name, rule in registered("order").items()
@@ -221,7 +224,7 @@ def test_a_start_may_move_a_job_that_easy_passed_over_to_where_it_delays_nobody(
 
 
 def test_energy_that_the_inputs_do_not_tell_is_not_a_number() -> None:
-    """As in docs/metrics.md: null, never a guess."""
+    """As in docs/contract/metrics.md: null, never a guess."""
     machines = Cluster(nodes=(NodeGroup(gpus=0, type="cpu", cpus=8),))  # no watts anywhere
     env = make_env([Job(0, 10, 0, cpus=2)], machines)
     expected = simulate(env.model.source.workload, machines, "fifo")

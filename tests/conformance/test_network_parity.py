@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from gpuyard import _core
 from gpuyard.env import SchedulingVectorEnv
 from gpuyard.learn.export_onnx import export_onnx
-from gpuyard.learn.networks import SchedulingNetwork, masked_logits
+from gpuyard.learn.networks.heads import SchedulingNetwork, masked_logits
 from gpuyard.network.config import RULE_KINDS, NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
-from network_cases import trained_by_chance
+from support.network_cases import trained_by_chance
 
 Arrays = dict[str, NDArray[Any]]
 ENVS = 8

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.simulate import SimulationResult, simulate
+from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.workload import read_workload
-from invariants import check_result
+from support.invariants import check_result
 
 
 def run_w10k(conformance_dir: Path, policy: str) -> SimulationResult:

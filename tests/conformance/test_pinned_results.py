@@ -18,7 +18,7 @@ if __name__ == "__main__":
 from conformance.policy_cases import LEGAL, legal, mixed_cluster
 from gpuyard import parse_cluster, read_workload, simulate, synthesize
 from gpuyard.workload import SynthConfig, Workload
-from small_environments import KIND_NAMES, as_bytes, rest_of_episode, single
+from support.small_environments import KIND_NAMES, as_bytes, rest_of_episode, single
 
 PINNED = Path(__file__).parents[1] / "data" / "pinned" / "hashes.json"
 ORACLE_JOBS = Path(__file__).parents[3] / "shared" / "conformance" / "w10k.csv"

@@ -18,14 +18,14 @@ from conformance.policy_cases import (
 )
 from differential.core_runs import StepByStep
 from gpuyard import _core
-from gpuyard.policies.base import parse_policy
+from gpuyard.native.schedule import RUN_ENDINGS
+from gpuyard.policies.grammar import parse_policy
 from gpuyard.policies.heuristics import Heuristic
 from gpuyard.registry import registered
-from gpuyard.schedule import RUN_ENDINGS
-from gpuyard.simulate import SimulationResult, simulate
-from invariants import check_result
+from gpuyard.simulation.run import SimulationResult, simulate
+from support.invariants import check_result
 
-CONTRACT = Path(__file__).resolve().parents[2] / "docs" / "simulator.md"
+CONTRACT = Path(__file__).resolve().parents[2] / "docs" / "contract" / "simulator.md"
 NOT_NATIVE = "milp"
 VARIANTS: dict[str, dict[str, object]] = {
     "plain": {},
@@ -162,7 +162,7 @@ def test_every_rule_has_a_summary_and_stands_in_the_contract(kind: str) -> None:
     for name, rule in registered(kind).items():
         assert rule.name == name
         assert len(rule.summary) > 8
-        assert f"`{rule.form or name}`" in contract, f"{kind} {name} is not in docs/simulator.md"
+        assert f"`{rule.form or name}`" in contract, f"{kind} {name} is not in docs/contract/simulator.md"
 
 
 def section(number: int) -> str:

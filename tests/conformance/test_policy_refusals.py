@@ -1,4 +1,4 @@
-"""What section 20 of docs/simulator.md says no to is refused, with a message that names both sides."""
+"""What section 20 of docs/contract/simulator.md says no to is refused, naming both sides."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ from conformance.policy_cases import (
     mixed_workload,
     whole_gpu_workload,
 )
-from gpuyard.cluster import Cluster, GpuType, NodeGroup, parse_cluster
+from gpuyard.cluster.model import Cluster, GpuType, NodeGroup, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
-from gpuyard.policies.base import parse_policy
-from gpuyard.simulate import simulate
+from gpuyard.policies.grammar import parse_policy
+from gpuyard.simulation.run import simulate
 from gpuyard.workload import Workload, make_workload
 
 QUOTAS = {"group_quotas": {"g0": 4}}

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from gpuyard.cluster import parse_cluster
+from gpuyard.cluster.model import parse_cluster
 from gpuyard.workload import import_trace, workload_formats
 from gpuyard.workload.chunks import read_head
 

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuyard.env.config import EnvConfig
-from gpuyard.env.episodes import find_source
-from gpuyard.env.model import EnvModel
-from gpuyard.learn.networks import make_network
+from gpuyard.learn.networks.heads import make_network
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.model_file import ModelFile, write_model
 from gpuyard.network.rollout import native_network, run_episodes
 from gpuyard.network.sizes import NetworkSizes
-from gpuyard.simulate import simulate
+from gpuyard.observation.config import EnvConfig
+from gpuyard.observation.episodes import find_source
+from gpuyard.observation.spec import EnvModel
+from gpuyard.simulation.run import simulate
 from gpuyard.workload import Workload, read_workload
 from gpuyard.workload.shaping.slices import window
 
@@ -52,7 +52,7 @@ def windows(workload: Workload, count: int) -> list[Workload]:
 
 
 def is_exact(name: str, policy: str) -> bool:
-    """Whether episodes under a policy are exactly its simulations (docs/mdp.md, "Experts")."""
+    """Whether episodes under a policy are exactly its simulations (docs/contract/mdp.md, "Experts")."""
     return "easy" not in policy or name == "lublin"
 
 
@@ -92,7 +92,7 @@ def some_rule(model: EnvModel) -> dict[str, Any]:
     import torch
 
     from gpuyard.learn.config import RuleSection
-    from gpuyard.learn.making import rule_tensors
+    from gpuyard.learn.factory import rule_tensors
 
     score = {"area": -19.0, "estimate": 5.0, "wait": 0.8, "before_shadow": 0.4}
     gate = {"free_after": 1.0, "estimate": -1.1, "before_shadow": 0.5, "globals.queue": 0.1}

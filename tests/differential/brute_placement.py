@@ -1,4 +1,4 @@
-"""`tetris`, `fgd` and the tiers of docs/simulator.md, section 9, by trying everything.
+"""`tetris`, `fgd` and the tiers of docs/contract/simulator.md, section 9, by trying everything.
 
 Written from the page: a way is any GPUs on any nodes, and what it is compared by is counted on the nodes
 before and after. Nothing here knows classes of nodes or closed formulas.
@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from reference.placement import place_in_pool
-from reference_simulator import (
+from reference.simulator.placement import place_in_pool
+from reference.simulator.simulator import (
     UNLIMITED,
     Allocation,
     FreeNode,

@@ -8,7 +8,7 @@ All submit times lie on whole microseconds, and every job can start on the empty
 import random
 from dataclasses import dataclass, field, replace
 
-from reference_simulator import (
+from reference.simulator.simulator import (
     BACKFILLS,
     ESTIMATES,
     ORDERS_BY_ESTIMATE,

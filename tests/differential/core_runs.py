@@ -4,14 +4,14 @@ import polars as pl
 
 from differential.cases import Case
 from gpuyard import _core
-from gpuyard.cluster import Cluster, GpuType, NodeGroup
+from gpuyard.cluster.model import Cluster, GpuType, NodeGroup
 from gpuyard.config import SimulationConfig
-from gpuyard.policies.base import Express, PolicySpec
-from gpuyard.schedule import RUN_ENDINGS, STATUS_NAMES, Schedule
-from gpuyard.simulate import simulate
+from gpuyard.native.schedule import RUN_ENDINGS, STATUS_NAMES, Schedule
+from gpuyard.policies.grammar import Express, PolicySpec
+from gpuyard.simulation.run import simulate
 from gpuyard.workload import Workload, make_workload
 from gpuyard.workload.schema import SCHEMA
-from reference_simulator import Job, Outcome, Run
+from reference.simulator.simulator import Job, Outcome, Run
 
 
 def cluster_of(case: Case) -> Cluster:

@@ -3,7 +3,7 @@
 As in `differential.cases`, each feature is switched on with some probability, and most times lie on a coarse
 grid. Jobs are in the columns and units of the native format and the cluster is a `gpuyard.Cluster`, so that
 both sides can be built from a case; `reference_env_of` builds the reference. All cases respect the refusals
-of docs/mdp.md, and none ends before its first step.
+of docs/contract/mdp.md, and none ends before its first step.
 """
 
 import random
@@ -20,9 +20,9 @@ from differential.cases import (
     with_submits,
 )
 from differential.core_runs import cluster_of
-from gpuyard.cluster import Cluster
-from reference_env.environment import ReferenceEnv
-from reference_env.settings import (
+from gpuyard.cluster.model import Cluster
+from reference.env.environment import ReferenceEnv
+from reference.env.settings import (
     BASELINE_METRICS,
     HOST_KINDS,
     JOB_KINDS,
@@ -37,7 +37,7 @@ from reference_env.settings import (
     parse_policy,
     policy_name,
 )
-from reference_simulator import (
+from reference.simulator.simulator import (
     ORDERS_BY_ESTIMATE,
     OTHER_ORDERS,
     POOL_RULES,

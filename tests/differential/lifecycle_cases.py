@@ -1,4 +1,4 @@
-"""Random simulations of what sections 14 to 19 of docs/simulator.md add, as small and nasty as `cases`.
+"""Random simulations of what sections 14 to 19 of docs/contract/simulator.md add, small and nasty.
 
 All times (how long a run is safe, checkpoints, failures, sleep, levels) are drawn in the case's unit of
 time, so that jobs are really stopped, nodes really fail under them, and ties are the rule. Whatever section
@@ -22,7 +22,7 @@ from differential.cases import (
     runnable_jobs,
     with_submits,
 )
-from reference_simulator import (
+from reference.simulator.simulator import (
     ALL_ESTIMATES,
     ALL_PLACEMENTS,
     BACKFILLS,

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-import reference_simulator
 from differential.cases import Case, random_case, random_crowd, random_queues, random_splits, random_window
 from differential.core_runs import run_core, run_core_by_snapshots
-from reference_simulator import Outcome
+from reference.simulator import simulator as reference_simulator
+from reference.simulator.simulator import Outcome
 
 MakeCase = Callable[[int], Case]
 

@@ -17,7 +17,7 @@ from gpuyard.config import SimulationConfig
 from gpuyard.env import SchedulingEnv
 from gpuyard.policies.support import tells_watts
 from gpuyard.workload import make_workload
-from reference_env.environment import ReferenceEnv
+from reference.env.environment import ReferenceEnv
 
 FAST_SEEDS = range(200)
 SLOW_SEEDS = range(200, 12_000)

@@ -9,10 +9,10 @@ import struct
 
 import numpy as np
 import pytest
-
 import reference_simulator as reference
+
 from gpuyard import _core
-from reference_simulator import Job, Policy, Pool, Request, Settings, Simulation, Usage
+from reference.simulator.simulator import Job, Policy, Pool, Request, Settings, Simulation, Usage
 
 TRIALS = 3_000
 ORDERS = reference.ORDERS_BY_ESTIMATE + reference.OTHER_ORDERS

@@ -2,13 +2,13 @@
 
 import pytest
 
-import reference_simulator
 from differential.cases import Case
 from differential.core_runs import outcomes, runs, schedule_by_snapshots, schedule_of
 from differential.lifecycle_cases import GENERATORS
 from differential.test_core_matches_reference import MakeCase
-from gpuyard.schedule import Schedule
-from reference_simulator import Outcome, Run
+from gpuyard.native.schedule import Schedule
+from reference.simulator import simulator as reference_simulator
+from reference.simulator.simulator import Outcome, Run
 
 CHUNK = 25
 FAST, ALL = 25, 1_500

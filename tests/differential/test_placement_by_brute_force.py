@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+import reference_simulator as reference
 from numpy.typing import NDArray
 
-import reference_simulator as reference
 from differential.brute_placement import RULES, TIERS, Scene, brute_place
 from differential.cases import (
     Case,
@@ -22,7 +22,7 @@ from differential.cases import (
 )
 from differential.core_runs import run_core, run_core_by_snapshots
 from gpuyard import _core
-from reference_simulator import Allocation, FreeNode, Job, Node, Outcome, Policy, Request, Settings
+from reference.simulator.simulator import Allocation, FreeNode, Job, Node, Outcome, Policy, Request, Settings
 
 TRIALS = 1_500
 GANG_TRIALS = 600

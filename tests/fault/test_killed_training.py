@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.learn.checkpoint import read_checkpoint
+from gpuyard.learn.process.checkpoint import read_checkpoint
 from gpuyard.network.model_file import read_model
-from training_runs import begin, fingerprint, records, tiny_config, train
+from support.training_runs import begin, fingerprint, records, tiny_config, train
 
 
 def kill_and_resume(tmp_path: Path, kills: int, seed: int) -> None:

@@ -2,8 +2,8 @@
 
 The chosen job is the first in order; time moves from event to event until it fits. With backfill others start
 meanwhile, oldest first: those that end by the time at which the chosen one is expected to fit, or that leave
-enough for it then (docs/mdp.md, "Time"). In the environment that the published figures come from, only those
-that end by then do. Estimates are exact.
+enough for it then (docs/contract/mdp.md, "Time"). In the environment that the published figures come from,
+only those that end by then do. Estimates are exact.
 """
 
 import heapq

@@ -16,14 +16,14 @@ from torch import Tensor
 import gpuyard.env  # noqa: F401 (registers the ids)
 from gpuyard.env.stable_baselines import StableBaselinesVecEnv
 from gpuyard.env.vector import SchedulingVectorEnv
-from gpuyard.learn.collector import Collector
-from gpuyard.learn.networks import SchedulingNetwork, make_network
+from gpuyard.learn.memory.collector import Collector
+from gpuyard.learn.networks.heads import SchedulingNetwork, make_network
 from gpuyard.learn.ppo import PPO, PPOConfig
-from gpuyard.learn.schedules import Schedule
+from gpuyard.learn.rates import Schedule
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.rollout import native_network, run_episodes
 from gpuyard.network.sizes import NetworkSizes
-from small_learning import alone, setup_of
+from support.small_learning import alone, setup_of
 
 TASK: dict[str, Any] = {
     "generator": {

@@ -8,13 +8,13 @@ import torch
 
 from gpuyard.learn.d3qn import D3QN, D3QNConfig
 from gpuyard.learn.learner import Learner, Setup
-from gpuyard.learn.networks import make_network
+from gpuyard.learn.networks.heads import make_network
 from gpuyard.learn.ppo import PPO, PPOConfig
+from gpuyard.learn.rates import Schedule
 from gpuyard.learn.sac import SAC, SACConfig
-from gpuyard.learn.schedules import Schedule
 from gpuyard.network.config import NetworkConfig
 from learning.tiny_scheduling import PROBLEMS, best_return, learnt_return, return_of, train_tiny
-from small_learning import setup_of
+from support.small_learning import setup_of
 
 ENVS = 8
 SEEDS = (3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (4, 5)))

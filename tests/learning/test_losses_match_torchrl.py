@@ -20,11 +20,11 @@ from torchrl.modules import MaskedCategorical, QValueModule
 from torchrl.objectives import ClipPPOLoss, DiscreteSACLoss, DQNLoss, ValueEstimators
 
 from gpuyard.learn.d3qn import D3QNConfig, d3qn_loss
-from gpuyard.learn.networks import dueling
+from gpuyard.learn.memory.replay import Batch
+from gpuyard.learn.networks.heads import dueling
 from gpuyard.learn.ppo import PPOConfig, discrete, ppo_loss
-from gpuyard.learn.replay import Batch
 from gpuyard.learn.sac import SACConfig, SACNetworks, sac_losses
-from small_learning import ACTIONS, Table, transitions
+from support.small_learning import ACTIONS, Table, transitions
 
 pytestmark = pytest.mark.filterwarnings("ignore:No target network updater has been associated:UserWarning")
 

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from env_runs import following, play
 from gpuyard import read_workload
 from gpuyard.env import SchedulingEnv, SchedulingVectorEnv
 from gpuyard.workload import Workload
 from learning.plain_blocking import SCORES, plain_slowdown
 from learning.plain_blocking import plain_jobs as window_of
 from learning.plain_bursty import any_of, oldest, plain_jobs, plain_return, shortest
+from support.env_runs import following, play
 
 BARE: dict[str, Any] = {
     "lookahead": "off",

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from gpuyard import parse_cluster, read_workload
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
-from gpuyard.held_out import Figures, WindowSet
+from gpuyard.learn.rules.cma import RuleRunner
+from gpuyard.learn.rules.rule import RuleModel
 from gpuyard.learn.search import SearchResult, search
-from gpuyard.learn.search_cma import RuleRunner
-from gpuyard.learn.search_rule import RuleModel
-from gpuyard.policies.base import parse_policy
+from gpuyard.policies.grammar import parse_policy
+from gpuyard.simulation.windows import Figures, WindowSet
 from gpuyard.workload import Workload
 
 LONGEST_CPU_S = 240.0

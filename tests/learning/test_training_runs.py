@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from gpuyard.errors import InputError
-from gpuyard.learn.checkpoint import read_checkpoint
-from gpuyard.learn.exit_codes import FAILED
-from gpuyard.learn.launch import TrainingFailedError
+from gpuyard.learn.process.checkpoint import read_checkpoint
+from gpuyard.learn.process.exit_codes import FAILED
+from gpuyard.learn.process.launch import TrainingFailedError
+from gpuyard.learn.run import continue_run, start_run
 from gpuyard.learn.settings import assemble
-from gpuyard.training import continue_run, start_run
-from training_runs import begin, fingerprint, finish, records, tiny_config, train, wait_for_step
+from support.training_runs import begin, fingerprint, finish, records, tiny_config, train, wait_for_step
 
 SLOWER = [("ppo", 1), ("clone", 1), ("d3qn", 2), ("sac", 1), ("sac", 2)]
 
@@ -183,11 +183,11 @@ def test_crashed_process_is_a_failure_that_names_its_own_log(
 ) -> None:
     crash = f"""
 import sys
-if "gpuyard.learn.worker" in " ".join(sys.orig_argv) and "--rank {rank} " in " ".join(sys.orig_argv):
-    import gpuyard.learn.collector
+if "gpuyard.learn.process.worker" in " ".join(sys.orig_argv) and "--rank {rank} " in " ".join(sys.orig_argv):
+    import gpuyard.learn.memory.collector
     def break_down(*_):
         raise RuntimeError("the floor is gone")
-    gpuyard.learn.collector.Collector.step = break_down
+    gpuyard.learn.memory.collector.Collector.step = break_down
 """
     (tmp_path / "sitecustomize.py").write_text(crash)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

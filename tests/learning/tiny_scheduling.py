@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from env_runs import workload_of
 from gpuyard.env import SchedulingEnv, SchedulingVectorEnv
-from gpuyard.learn.collector import Collector
 from gpuyard.learn.learner import Learner, to_tensors
-from gpuyard.learn.networks import masked_logits
+from gpuyard.learn.memory.collector import Collector
+from gpuyard.learn.networks.heads import masked_logits
 from gpuyard.network.sizes import NetworkSizes
-from reference_simulator import Job
-from small_learning import alone
+from reference.simulator.simulator import Job
+from support.env_runs import workload_of
+from support.small_learning import alone
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any
 from differential.cases import Case
 from differential.core_runs import cluster_of, config_of, history_of, policy_of, runs, workload_of
 from gpuyard import _core
-from gpuyard.preparation import prepare
-from gpuyard.simulate import SimulationResult, simulate
-from reference_simulator import Run
+from gpuyard.native.inputs import prepare
+from gpuyard.simulation.run import SimulationResult, simulate
+from reference.simulator.simulator import Run
 
 MakeCase = Callable[[int], Case]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from differential.cases import Case
 from differential.core_runs import cluster_of, config_of, policy_of, workload_of
 from gpuyard import _core
-from gpuyard.simulate import prepare
-from reference_simulator import (
+from gpuyard.simulation.run import prepare
+from reference.simulator.simulator import (
     Allocation,
     FreeNode,
     Held,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from differential.cases import ORDERS, PLACEMENTS, Case
-from reference_simulator import BACKFILLS, ESTIMATES, Job, Node, Policy, Settings, can_ever_start
+from reference.simulator.simulator import BACKFILLS, ESTIMATES, Job, Node, Policy, Settings, can_ever_start
 
 TYPES = ("a100", "v100", "t4")
 OWNERS = ("vision", "speech")

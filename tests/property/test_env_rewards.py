@@ -1,4 +1,4 @@
-"""Reward terms of the native environments: their sums are metrics, and each is what docs/mdp.md says."""
+"""Reward terms of the native environments: sums are metrics, each is what docs/contract/mdp.md says."""
 
 import math
 import random
@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from env_runs import (
+from gpuyard.cluster.model import Cluster, GpuType, NodeGroup
+from gpuyard.config import SimulationConfig
+from reference.simulator.simulator import Job
+from support.env_runs import (
     FAST_AND_SLOW,
     KINDS_AND_MODES,
     Run,
@@ -18,9 +21,6 @@ from env_runs import (
     runs_of,
     steps,
 )
-from gpuyard.cluster import Cluster, GpuType, NodeGroup
-from gpuyard.config import SimulationConfig
-from reference_simulator import Job
 
 TELESCOPING = (
     *("jct", "wait", "slowdown", "completed_work", "waiting_work", "utilization", "flops_utilization"),

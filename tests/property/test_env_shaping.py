@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from env_runs import at_random, in_turn, make_env, play, random_jobs, steps
 from gpuyard import simulate
-from gpuyard.cluster import Cluster, NodeGroup
-from reference_simulator import Job
+from gpuyard.cluster.model import Cluster, NodeGroup
+from reference.simulator.simulator import Job
+from support.env_runs import at_random, in_turn, make_env, play, random_jobs, steps
 
 # --- shaping terms, by hand
 

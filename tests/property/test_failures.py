@@ -1,4 +1,4 @@
-"""Properties of nodes that fail: docs/simulator.md, sections 2 and 16."""
+"""Properties of nodes that fail: docs/contract/simulator.md, sections 2 and 16."""
 
 import math
 from dataclasses import replace
@@ -7,10 +7,10 @@ from differential.cases import Case
 from differential.core_runs import runs
 from differential.lifecycle_cases import random_failures
 from gpuyard.config import SimulationConfig
-from gpuyard.simulate import simulate
+from gpuyard.simulation.run import simulate
 from gpuyard.workload import SynthConfig, synthesize
 from property.lifecycle import result
-from reference_simulator import Run, make_pools, work_us
+from reference.simulator.simulator import Run, make_pools, work_us
 
 SEEDS = range(60)
 MASK = 2**64 - 1

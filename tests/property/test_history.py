@@ -1,4 +1,4 @@
-"""Predictions from finished jobs: docs/simulator.md, section 19."""
+"""Predictions from finished jobs: docs/contract/simulator.md, section 19."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from differential.core_runs import config_of
 from differential.lifecycle_cases import random_history
 from gpuyard import _core, cli
 from gpuyard.config import SimulationConfig
-from gpuyard.simulate import simulate
+from gpuyard.simulation.run import simulate
 from gpuyard.workload import SynthConfig, Workload, make_workload, synthesize
 from property.lifecycle import decisions, result
 

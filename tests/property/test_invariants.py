@@ -7,7 +7,6 @@ from hypothesis import event, given, note
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-import reference_simulator
 from differential.cases import Case
 from differential.core_runs import (
     cluster_of,
@@ -17,14 +16,15 @@ from differential.core_runs import (
     run_core_by_snapshots,
     workload_of,
 )
-from gpuyard.simulate import SimulationResult, simulate
+from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.workload import Workload, make_workload
-from invariants import check_result, node_table, run_of
 from property.stepping import Step, pools_of, requests_of, steps
 from property.strategies import STATIC_ORDERS, cases, policies
 from property.strategies import settings as simulation_settings
-from reference_simulator import Held, Request, Simulation, change, copy_of, place, queue_of
-from run_invariants import run_us
+from reference.simulator import simulator as reference_simulator
+from reference.simulator.simulator import Held, Request, Simulation, change, copy_of, place, queue_of
+from support.invariants import check_result, node_table, run_of
+from support.run_invariants import run_us
 
 EXACT = simulation_settings(estimates=("exact",)).map(lambda how: replace(how, kill_at_estimate=False))
 

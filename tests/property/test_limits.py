@@ -1,4 +1,4 @@
-"""Properties of quotas, the power cap and sleep: docs/simulator.md, sections 17 and 18."""
+"""Properties of quotas, the power cap and sleep: docs/contract/simulator.md, sections 17 and 18."""
 
 from collections import Counter
 from dataclasses import replace
@@ -9,7 +9,7 @@ from differential.cases import Case
 from differential.core_runs import runs
 from differential.lifecycle_cases import random_everything, random_power, random_quotas, random_sleep
 from property.lifecycle import MakeCase, decisions, result
-from reference_simulator import Run, to_us
+from reference.simulator.simulator import Run, to_us
 
 SEEDS = range(60)
 

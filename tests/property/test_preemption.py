@@ -1,4 +1,4 @@
-"""Properties of stopping and resuming: docs/simulator.md, sections 14 and 15."""
+"""Properties of stopping and resuming: docs/contract/simulator.md, sections 14 and 15."""
 
 import math
 from dataclasses import replace
@@ -7,9 +7,17 @@ import pytest
 
 from differential.cases import Case
 from differential.lifecycle_cases import GENERATORS, random_everything, random_failures, random_preemption
-from invariants import check_result
 from property.lifecycle import MakeCase, decisions, now_us, result, runs_by_job
-from reference_simulator import PREEMPTIVE_ORDERS, Run, make_pools, make_request, queue_of, to_us, work_us
+from reference.simulator.simulator import (
+    PREEMPTIVE_ORDERS,
+    Run,
+    make_pools,
+    make_request,
+    queue_of,
+    to_us,
+    work_us,
+)
+from support.invariants import check_result
 
 SEEDS = range(40)
 SCORED = ("srtf", "ssf", "las", "las-2d")

@@ -1,4 +1,4 @@
-"""Properties of conservative backfill: docs/simulator.md, section 10."""
+"""Properties of conservative backfill: docs/contract/simulator.md, section 10."""
 
 import math
 from dataclasses import replace

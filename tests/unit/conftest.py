@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Run, runner
+from support.command_line import Run, runner
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpuyard import _core
-from gpuyard.cluster import Cluster
-from gpuyard.env.config import EnvConfig
-from gpuyard.env.episodes import DrawnJobs
-from gpuyard.env.model import Columns, EnvModel
-from gpuyard.env.presets import env_presets
+from gpuyard.cluster.model import Cluster
 from gpuyard.env.registration import KINDS
 from gpuyard.env.single import SchedulingEnv
 from gpuyard.errors import InputError
+from gpuyard.observation.config import EnvConfig
+from gpuyard.observation.episodes import DrawnJobs
+from gpuyard.observation.presets import env_presets
+from gpuyard.observation.spec import Columns, EnvModel
 from gpuyard.registry import suggest
 from gpuyard.workload import Workload
 

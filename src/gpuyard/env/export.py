@@ -9,15 +9,15 @@ import polars as pl
 
 import gpuyard
 from gpuyard import _core
-from gpuyard.cluster import Cluster
-from gpuyard.env.config import HOST_KINDS
+from gpuyard.cluster.model import Cluster
 from gpuyard.env.describe import cluster_document, env_id_of, settings_document
-from gpuyard.env.episodes import DrawnJobs
-from gpuyard.env.model import acting_policy
 from gpuyard.env.single import SchedulingEnv
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write, check_directory
-from gpuyard.quantities import json_text
+from gpuyard.observation.config import HOST_KINDS
+from gpuyard.observation.episodes import DrawnJobs
+from gpuyard.observation.spec import acting_policy
+from gpuyard.units import json_text
 from gpuyard.workload import Workload, write_workload
 from gpuyard.workload.shaping.derive import derived
 
@@ -126,7 +126,7 @@ def episode_document(
 
 
 def horizon_s(episode: FixedEpisode, factor: float | None) -> float | None:
-    """When the episode is truncated (docs/mdp.md, "Time"); None if never."""
+    """When the episode is truncated (docs/contract/mdp.md, "Time"); None if never."""
     if factor is None:
         return None
     frame, cluster = episode.workload.frame, episode.cluster

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuyard import _core
-from gpuyard.cluster import Cluster
-from gpuyard.env.buffers import make_buffers, observation_shapes
-from gpuyard.env.model import acting_policy
-from gpuyard.env.render import draw_text, paint
+from gpuyard.cluster.model import Cluster
+from gpuyard.env.rendering.text import draw_text, paint
 from gpuyard.env.vector import METRICS, as_array, as_priorities, check_seed, make_model
 from gpuyard.errors import InputError
+from gpuyard.observation.buffers import make_buffers, observation_shapes
+from gpuyard.observation.spec import acting_policy
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
 
@@ -37,7 +37,7 @@ class LegalActions(gymnasium.spaces.Discrete):
 
 
 class SchedulingEnv(gymnasium.Env[Any, Any]):
-    """A scheduling environment (docs/mdp.md). Arguments as for ``SchedulingVectorEnv``."""
+    """A scheduling environment (docs/contract/mdp.md). Arguments as for ``SchedulingVectorEnv``."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
 
@@ -154,7 +154,7 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
         return mask
 
     def expert_action(self, policy: str) -> Any:
-        """What a policy would do now (docs/mdp.md, "Experts")."""
+        """What a policy would do now (docs/contract/mdp.md, "Experts")."""
         return self._as_action(self._core.expert_actions(acting_policy(policy, self.model.kind).compile())[0])
 
     def random_action(self) -> Any:

@@ -1,4 +1,4 @@
-"""Train with Stable-Baselines3 and sb3-contrib on native vector environments (docs/environments.md).
+"""Train with Stable-Baselines3 and sb3-contrib on native vector environments (docs/guide/environments.md).
 
     from gpuyard.env.stable_baselines import StableBaselinesVecEnv
     from sb3_contrib import MaskablePPO

@@ -11,14 +11,14 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from gpuyard import _core
-from gpuyard.cluster import Cluster
-from gpuyard.env.buffers import make_buffers, observation_shapes
-from gpuyard.env.config import read_settings
-from gpuyard.env.episodes import find_source
-from gpuyard.env.model import EnvModel, acting_policy
-from gpuyard.env.presets import preset_settings
+from gpuyard.cluster.model import Cluster
 from gpuyard.env.registration import checked_kind
 from gpuyard.errors import InputError
+from gpuyard.observation.buffers import make_buffers, observation_shapes
+from gpuyard.observation.config import read_settings
+from gpuyard.observation.episodes import find_source
+from gpuyard.observation.presets import preset_settings
+from gpuyard.observation.spec import EnvModel, acting_policy
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
 
@@ -64,7 +64,7 @@ def make_model(
 
 
 class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
-    """``num_envs`` environments (docs/mdp.md), stepped by ``threads`` threads.
+    """``num_envs`` environments (docs/contract/mdp.md), stepped by ``threads`` threads.
 
     Args:
         kind: Such as ``select-job``.
@@ -315,7 +315,7 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         return self._buffers["mask"].astype(np.bool_)
 
     def expert_actions(self, policy: str) -> NDArray[Any]:
-        """What a policy would do in every environment (docs/mdp.md, "Experts")."""
+        """What a policy would do in every environment (docs/contract/mdp.md, "Experts")."""
         numbers = self._core.expert_actions(acting_policy(policy, self.model.kind).compile())
         return self._as_actions(numbers)
 

@@ -1,4 +1,4 @@
-"""Honest comparisons of policies: the same jobs, the same information, intervals (docs/evaluation.md)."""
+"""Honest comparisons of policies: the same jobs, the same information, intervals (docs/guide/evaluate.md)."""
 
 from gpuyard.evaluate.bootstrap import Difference
 from gpuyard.evaluate.comparing import compare

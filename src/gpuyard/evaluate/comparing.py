@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from gpuyard.cluster import Cluster, parse_cluster
+from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison

@@ -11,9 +11,9 @@ import polars as pl
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import Difference, Floats, paired_difference
 from gpuyard.evaluate.setting import PolicyEntry, Setting, has_direction, lower_is_better
-from gpuyard.policies.base import parse_policy
-from gpuyard.quantities import metric_label
+from gpuyard.policies.grammar import parse_policy
 from gpuyard.registry import suggest
+from gpuyard.units import metric_label
 
 ChosenOn = Literal["validation", "given"]
 CLASS_METRICS = ("mean_bounded_slowdown", "mean_wait_s")
@@ -264,12 +264,12 @@ class Comparison:
 
     def summary(self) -> str:
         """In words: who is best, by how much, how sure that is, and what it costs."""
-        from gpuyard.evaluate.words import summary
+        from gpuyard.evaluate.wording import summary
 
         return summary(self)
 
     def write(self, directory: str | Path) -> None:
-        """Write all files (docs/evaluation.md) into a directory.
+        """Write all files (docs/guide/evaluate.md) into a directory.
 
         Raises:
             InputError: if the directory holds something else, or cannot be written.

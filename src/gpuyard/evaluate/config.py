@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gpuyard.errors import InputError
-from gpuyard.held_out import Part
 from gpuyard.registry import suggest
+from gpuyard.simulation.windows import Part
 
 BEST = "best"
 """``against``: the fixed heuristic that is best on windows of another part."""

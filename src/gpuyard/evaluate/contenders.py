@@ -4,16 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
-from gpuyard.env.config import HOST_KINDS
 from gpuyard.errors import InputError
 from gpuyard.evaluate.setting import PolicyEntry, Role
-from gpuyard.policies.base import DEFAULT_PLACEMENT, PolicySpec, parse_policy
-from gpuyard.policies.learned import LearnedPolicy
-from gpuyard.policies.named import find_policy
+from gpuyard.network.policy import LearnedPolicy
+from gpuyard.network.transfer import other_cluster, other_information, other_steps
+from gpuyard.observation.config import HOST_KINDS
+from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec, parse_policy
 from gpuyard.policies.support import check_supported
-from gpuyard.policies.transfer import other_cluster, other_information, other_steps
+from gpuyard.simulation.find import find_policy
 from gpuyard.workload import Workload
 
 Policy = PolicySpec | LearnedPolicy

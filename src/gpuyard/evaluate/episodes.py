@@ -12,29 +12,36 @@ import numpy as np
 import polars as pl
 from pydantic import ValidationError
 
-from gpuyard.env.config import HOST_KINDS
-from gpuyard.env.episodes import DrawnJobs
-from gpuyard.env.model import EnvModel, acting_policy
 from gpuyard.errors import InputError
-from gpuyard.evaluate import frames
+from gpuyard.evaluate import tables as frames
 from gpuyard.evaluate.comparison import ChosenOn, Comparison
 from gpuyard.evaluate.config import BEST
 from gpuyard.evaluate.contenders import Contender, contender_of, with_labels, without_doubles
 from gpuyard.evaluate.setting import RETURN, Setting, fingerprint_of, lower_is_better
 from gpuyard.evaluate.windows import CHOSEN_IN, Progress
-from gpuyard.held_out import PARTS, TEST_DRAWS, VALIDATION_DRAWS, Part, disjoint_equivalent, overlapping
 from gpuyard.learn.config import EnvironmentSection, ValidationSection, described, load_toml
-from gpuyard.learn.environments import Environments
+from gpuyard.learn.memory.environments import Environments
 from gpuyard.network.model_file import find_model, left_behind, read_model
+from gpuyard.network.policy import LearnedPolicy
 from gpuyard.network.rollout import METRICS, EpisodeRunner
 from gpuyard.network.sizes import NetworkSizes
-from gpuyard.policies.base import PolicySpec, parse_policy
-from gpuyard.policies.fixed import fixed_heuristics
-from gpuyard.policies.learned import LearnedPolicy
-from gpuyard.policies.named import find_policy
-from gpuyard.policies.transfer import other_information
+from gpuyard.network.transfer import other_information
+from gpuyard.observation.config import HOST_KINDS
+from gpuyard.observation.episodes import DrawnJobs
+from gpuyard.observation.spec import EnvModel, acting_policy
+from gpuyard.policies.family import fixed_heuristics
+from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.registry import registered, suggest
-from gpuyard.run_files import CONFIG
+from gpuyard.runs.files import CONFIG
+from gpuyard.simulation.find import find_policy
+from gpuyard.simulation.windows import (
+    PARTS,
+    TEST_DRAWS,
+    VALIDATION_DRAWS,
+    Part,
+    disjoint_equivalent,
+    overlapping,
+)
 
 OBSERVED = (
     "base_policy",

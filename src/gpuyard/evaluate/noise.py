@@ -11,7 +11,7 @@ import polars as pl
 
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
-from gpuyard.evaluate.frames import CLASS_SCHEMA
+from gpuyard.evaluate.tables import CLASS_SCHEMA
 
 _KEYS = ("policy", "window", "by", "class")
 _LARGEST_SEED = 2**63 - 1

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import FEWEST_DISJOINT
-from gpuyard.metrics import metrics
+from gpuyard.metrics.catalogue import metrics
 from gpuyard.registry import suggest
 from gpuyard.workload import Workload
 

@@ -1,4 +1,4 @@
-"""A comparison as a directory: ``evaluation.json`` and parquet files (docs/evaluation.md)."""
+"""A comparison as a directory: ``evaluation.json`` and parquet files (docs/guide/evaluate.md)."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.setting import PolicyEntry, Setting
 from gpuyard.evaluate.stored_tables import check_tables
 from gpuyard.files import atomic_write, check_directory
-from gpuyard.quantities import json_text
+from gpuyard.units import json_text
 
 FORMAT = 1
 DOCUMENT = "evaluation.json"

@@ -7,7 +7,7 @@ import polars as pl
 
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison
-from gpuyard.evaluate.frames import CLASS_SCHEMA, JOB_COLUMNS
+from gpuyard.evaluate.tables import CLASS_SCHEMA, JOB_COLUMNS
 
 _HEADS: Mapping[str, pl.DataType] = {"policy": pl.String(), "window": pl.Int64()}
 _TEXTS = ("policy", "by", "class", "group", "user")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import FEWEST_DISJOINT
-from gpuyard.held_out import Part, part_bounds
+from gpuyard.simulation.windows import Part, part_bounds
 from gpuyard.workload import Workload
 
 ENOUGH = 8

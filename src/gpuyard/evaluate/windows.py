@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
-from gpuyard.evaluate import frames
+from gpuyard.evaluate import tables as frames
 from gpuyard.evaluate.comparison import ChosenOn, Comparison
 from gpuyard.evaluate.config import BEST, EvaluationConfig
 from gpuyard.evaluate.contenders import (
@@ -26,7 +26,11 @@ from gpuyard.evaluate.contenders import (
 )
 from gpuyard.evaluate.noise import drawn_noise, mean_classes, mean_figures, mean_row
 from gpuyard.evaluate.setting import Setting, fingerprint_of, lower_is_better
-from gpuyard.held_out import (
+from gpuyard.network.policy import LearnedPolicy
+from gpuyard.policies.family import can_run, fixed_heuristics, slower_heuristics
+from gpuyard.policies.grammar import PolicySpec
+from gpuyard.simulation.run import SimulationResult, simulate
+from gpuyard.simulation.windows import (
     FIGURES,
     TEST_DRAWS,
     VALIDATION_DRAWS,
@@ -40,10 +44,6 @@ from gpuyard.held_out import (
     overlapping,
     without_oversize,
 )
-from gpuyard.policies.base import PolicySpec
-from gpuyard.policies.fixed import can_run, fixed_heuristics, slower_heuristics
-from gpuyard.policies.learned import LearnedPolicy
-from gpuyard.simulate import SimulationResult, simulate
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
 

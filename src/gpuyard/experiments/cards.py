@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, Difference, PolicyEntry, Setting
 from gpuyard.evaluate.setting import Kind
-from gpuyard.evaluate.words import verdict_in_words
+from gpuyard.evaluate.wording import verdict_in_words
 from gpuyard.experiments.standings import finite, standing
 from gpuyard.network.model_file import SUFFIX
 

@@ -7,10 +7,10 @@ from html import escape
 
 from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.bootstrap import usable_block
-from gpuyard.evaluate.words import unfinished_in_words, where_chosen
+from gpuyard.evaluate.wording import unfinished_in_words, where_chosen
 from gpuyard.experiments.standings import Standing, finite
-from gpuyard.quantities import metric_label, metric_text, plural
 from gpuyard.report.words import percent
+from gpuyard.units import metric_label, metric_text, plural
 
 MOST_JCT = 0.02
 """By how much a mean completion time may rise for the sake of another metric."""

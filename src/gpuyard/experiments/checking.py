@@ -10,7 +10,7 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, EvaluationConfig, compare, evaluate_windows
@@ -18,12 +18,12 @@ from gpuyard.evaluate.config import read_evaluation
 from gpuyard.experiments.cards import Arguments, Card, Figures, read_card
 from gpuyard.experiments.recipe import TRACES, Command
 from gpuyard.experiments.running import run_gpuyard
-from gpuyard.held_out import Part
 from gpuyard.network import model_file
 from gpuyard.network.model_file import HERE, SUFFIX
-from gpuyard.quantities import metric_label, metric_text
 from gpuyard.registry import suggest
 from gpuyard.report.words import percent
+from gpuyard.simulation.windows import Part
+from gpuyard.units import metric_label, metric_text
 from gpuyard.workload import Workload
 
 TOLERANCE = 1e-9

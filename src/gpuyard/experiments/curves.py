@@ -7,9 +7,9 @@ from pathlib import Path
 from gpuyard.experiments.pictures import CurveGroup, Panel
 from gpuyard.experiments.running import Experiment
 from gpuyard.network.model_file import HERE
-from gpuyard.run_curves import short_policy
-from gpuyard.run_files import PROGRESS
-from gpuyard.runs import Run, open_run
+from gpuyard.runs.curves import short_policy
+from gpuyard.runs.directory import Run, open_run
+from gpuyard.runs.files import PROGRESS
 
 FEWEST_POINTS = 3
 """With fewer validations there is no curve to speak of."""

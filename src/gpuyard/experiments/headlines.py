@@ -8,7 +8,7 @@ from gpuyard.evaluate.setting import UNFINISHED
 from gpuyard.experiments.cells import apart_text, cell, code, jct_text
 from gpuyard.experiments.shown import IN_HINDSIGHT, Shown
 from gpuyard.files import atomic_write
-from gpuyard.quantities import metric_text
+from gpuyard.units import metric_text
 
 BEGIN = "<!-- The next table is written by gpuyard experiments page. -->"
 END = "<!-- End of the table. -->"

@@ -19,9 +19,9 @@ from gpuyard.experiments.standings import entry_of_run
 from gpuyard.files import atomic_write
 from gpuyard.learn.config import load_toml
 from gpuyard.network.model_file import HERE, SUFFIX, model_bytes, read_model
-from gpuyard.quantities import metric_label, metric_text, plural
 from gpuyard.report.words import percent
-from gpuyard.run_files import BEST, CONFIG
+from gpuyard.runs.files import BEST, CONFIG
+from gpuyard.units import metric_label, metric_text, plural
 from gpuyard.workload import read_workload
 
 SOURCES = ("workload", "generator", "preset")

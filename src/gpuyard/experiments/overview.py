@@ -20,7 +20,7 @@ from gpuyard.experiments.published import Account, Record, Row, anchor, fingerpr
 from gpuyard.experiments.running import Experiment
 from gpuyard.experiments.shown import IN_HINDSIGHT, Shown
 from gpuyard.experiments.standings import finite
-from gpuyard.quantities import metric_label, metric_text, plural
+from gpuyard.units import metric_label, metric_text, plural
 
 COLUMNS = (
     *("experiment", "metric", "reference", "learned", "difference [95 %]", "verdict", "JCT [95 %]"),

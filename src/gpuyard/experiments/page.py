@@ -1,4 +1,4 @@
-"""The page of results, docs/results.md: every figure comes from what experiments left behind."""
+"""The page of results, docs/results/index.md: every figure comes from what experiments left behind."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuyard.errors import InputError
-from gpuyard.evaluate.words import by_window_in_words, who_loses_in_words
+from gpuyard.evaluate.wording import by_window_in_words, who_loses_in_words
 from gpuyard.experiments.cells import (
     cell,
     code,

@@ -1,10 +1,10 @@
-"""Pictures of docs/results.md: standalone SVG, readable on light and dark pages alike."""
+"""Pictures of docs/results/index.md: standalone SVG, readable on light and dark pages alike."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from gpuyard.charts import range_axis, tick_text
+from gpuyard.report.charts import range_axis, tick_text
 from gpuyard.report.words import percent
 
 WIDTH = 900

@@ -1,4 +1,4 @@
-"""An experiment as a file: what is asked, and the commands that answer it (docs/experiments.md)."""
+"""An experiment as a file: what is asked, and the commands that answer it (docs/guide/experiments.md)."""
 
 import itertools
 import json
@@ -113,7 +113,7 @@ class Recipe(_Table):
 
     title: str
     letter: Annotated[str, Field(pattern="^[a-z]$")]
-    """Under which question of docs/results.md it stands."""
+    """Under which question of docs/results/index.md it stands."""
     about: str
     conclusion: str = ""
     """What the figures say, written after looking at them."""

@@ -18,8 +18,8 @@ from gpuyard.errors import InputError
 from gpuyard.experiments.recipe import Command, Recipe, Step, commands_of, read_recipe
 from gpuyard.files import atomic_write
 from gpuyard.network.model_file import HERE
-from gpuyard.run_files import CHECKPOINT
-from gpuyard.runs import open_run
+from gpuyard.runs.directory import open_run
+from gpuyard.runs.files import CHECKPOINT
 
 DONE = "done"
 """Folder with a file for every command that has finished."""

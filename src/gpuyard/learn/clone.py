@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from gpuyard.learn.collector import Arrays, Transition
 from gpuyard.learn.learner import Average, Setup, check_finite, sample, set_learning_rate, to_tensors
-from gpuyard.learn.networks import masked_logits
+from gpuyard.learn.memory.collector import Arrays, Transition
+from gpuyard.learn.networks.heads import masked_logits
 
 
 class CloneConfig(BaseModel):

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gpuyard.env.config import EnvConfig, Seed, read_settings
 from gpuyard.errors import InputError
-from gpuyard.learn.schedules import Schedule
+from gpuyard.learn.rates import Schedule
 from gpuyard.network.config import RULE_KINDS, NetworkConfig
+from gpuyard.observation.config import EnvConfig, Seed, read_settings
 from gpuyard.registry import suggest
 
 Algorithm = Literal["ppo", "d3qn", "sac", "clone", "evolve"]
@@ -37,7 +37,7 @@ class Section(BaseModel):
 
 
 class EnvironmentSection(Section):
-    """Where to train: an environment (docs/environments.md) and how many of it."""
+    """Where to train: an environment (docs/guide/environments.md) and how many of it."""
 
     id: Name = "gpuyard/SelectJob-v0"
     preset: Name | None = None
@@ -135,7 +135,7 @@ class WarmStartSection(Section):
 
 
 class RuleSection(Section):
-    """A linear rule for ``network.residual = "rule"`` to start from (docs/networks.md).
+    """A linear rule for ``network.residual = "rule"`` to start from (docs/contract/networks.md).
 
     Of the legal jobs whose gate is at least 0 the one with the largest score is started.
     """

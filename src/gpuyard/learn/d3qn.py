@@ -15,9 +15,10 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gpuyard.learn.collector import Arrays
 from gpuyard.learn.learner import Average, Setup, check_finite, to_tensors
-from gpuyard.learn.networks import SchedulingNetwork, dueling, masked_logits
+from gpuyard.learn.memory.collector import Arrays
+from gpuyard.learn.memory.replay import Batch
+from gpuyard.learn.networks.heads import SchedulingNetwork, dueling, masked_logits
 from gpuyard.learn.off_policy import (
     OffPolicy,
     OffPolicyConfig,
@@ -26,8 +27,7 @@ from gpuyard.learn.off_policy import (
     check_has_values,
     legal_actions,
 )
-from gpuyard.learn.replay import Batch
-from gpuyard.learn.schedules import Schedule
+from gpuyard.learn.rates import Schedule
 
 
 class D3QNConfig(OffPolicyConfig):

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpuyard.env.model import EnvModel
 from gpuyard.env.vector import SchedulingVectorEnv
 from gpuyard.errors import InputError
-from gpuyard.learn.covariance import covariance_strategy
+from gpuyard.learn.rules.covariance import covariance_strategy
 from gpuyard.network.rollout import NativeNetwork
+from gpuyard.observation.spec import EnvModel
 
 Tensors = dict[str, NDArray[np.float32]]
 Steps = dict[str, NDArray[np.float64]]

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from gpuyard.learn.export_onnx import export_onnx
-from gpuyard.learn.networks import make_network
+from gpuyard.learn.networks.heads import make_network
 from gpuyard.network.model_file import ModelFile, find_model, read_model
 from gpuyard.network.rollout import native_network
 from gpuyard.network.sizes import NetworkSizes

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write
-from gpuyard.learn.networks import SchedulingNetwork, masked_logits
+from gpuyard.learn.networks.heads import SchedulingNetwork, masked_logits
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import HOST_KINDS
 

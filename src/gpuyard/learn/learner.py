@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gpuyard.learn.collector import Arrays, Transition
-from gpuyard.learn.group import ProcessGroup
-from gpuyard.learn.schedules import Schedule
+from gpuyard.learn.memory.collector import Arrays, Transition
+from gpuyard.learn.process.group import ProcessGroup
+from gpuyard.learn.rates import Schedule
 from gpuyard.network.sizes import NetworkSizes
 
 Average = Callable[[Iterable[nn.Parameter]], None]

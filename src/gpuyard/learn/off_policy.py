@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from gpuyard.errors import InputError
-from gpuyard.learn.collector import Transition
 from gpuyard.learn.learner import Average, RunningMoments, Setup, State, check_finite, set_learning_rate
-from gpuyard.learn.replay import Batch, Replay, Storage
+from gpuyard.learn.memory.collector import Transition
+from gpuyard.learn.memory.replay import Batch, Replay, Storage
 from gpuyard.network.config import RULE_KINDS, NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from gpuyard.learn.acting import Actor
-from gpuyard.learn.collector import Arrays, Transition
 from gpuyard.learn.learner import (
     Average,
     Observation,
@@ -26,8 +24,10 @@ from gpuyard.learn.learner import (
     set_learning_rate,
     to_tensors,
 )
-from gpuyard.learn.networks import SchedulingNetwork, masked_logits
-from gpuyard.learn.schedules import Schedule
+from gpuyard.learn.memory.actor import Actor
+from gpuyard.learn.memory.collector import Arrays, Transition
+from gpuyard.learn.networks.heads import SchedulingNetwork, masked_logits
+from gpuyard.learn.rates import Schedule
 
 Share = Annotated[float, Field(gt=0, le=1)]
 

@@ -17,9 +17,10 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gpuyard.learn.collector import Arrays
 from gpuyard.learn.learner import Average, Setup, check_finite, to_tensors
-from gpuyard.learn.networks import SchedulingNetwork, dueling, make_network, masked_logits
+from gpuyard.learn.memory.collector import Arrays
+from gpuyard.learn.memory.replay import Batch
+from gpuyard.learn.networks.heads import SchedulingNetwork, dueling, make_network, masked_logits
 from gpuyard.learn.off_policy import (
     OffPolicy,
     OffPolicyConfig,
@@ -27,7 +28,6 @@ from gpuyard.learn.off_policy import (
     adam,
     check_has_values,
 )
-from gpuyard.learn.replay import Batch
 
 
 class SACConfig(OffPolicyConfig):

@@ -10,23 +10,23 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
-from gpuyard.env.config import EnvConfig
 from gpuyard.errors import InputError
-from gpuyard.held_out import FIGURES, Figures, Part, WindowSet
-from gpuyard.learn.search_cma import Generation, Held, RuleRunner, TunedRule, tune
-from gpuyard.learn.search_config import SearchConfig
-from gpuyard.learn.search_grid import (
+from gpuyard.learn.rules.cma import Generation, Held, RuleRunner, TunedRule, tune
+from gpuyard.learn.rules.config import SearchConfig
+from gpuyard.learn.rules.grid import (
     GridResult,
     Objective,
     Tournament,
     grid_policies,
     search_grid,
 )
-from gpuyard.learn.search_rule import RuleModel, Units, rule_of, steps_of
-from gpuyard.policies.base import PolicySpec, parse_policy
-from gpuyard.policies.fixed import fixed_heuristics
+from gpuyard.learn.rules.rule import RuleModel, Units, rule_of, steps_of
+from gpuyard.observation.config import EnvConfig
+from gpuyard.policies.family import fixed_heuristics
+from gpuyard.policies.grammar import PolicySpec, parse_policy
+from gpuyard.simulation.windows import FIGURES, Figures, Part, WindowSet
 from gpuyard.workload import Workload
 
 __all__ = ["SearchConfig", "SearchProgress", "SearchResult", "search"]

@@ -1,4 +1,4 @@
-"""Settings of a network (docs/networks.md). Defaults live here and nowhere else."""
+"""Settings of a network (docs/contract/networks.md). Defaults live here and nowhere else."""
 
 from typing import Annotated, Literal, Self
 

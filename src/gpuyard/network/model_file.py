@@ -1,4 +1,7 @@
-"""Models as files: a network's tensors with all that is needed to act by them (docs/formats.md, "Models")."""
+"""Models as files: a network's tensors with all that is needed to act by them.
+
+See docs/formats/index.md, "Models".
+"""
 
 import hashlib
 import json
@@ -14,17 +17,17 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from gpuyard import _core
-from gpuyard.cluster import Cluster
-from gpuyard.env.config import EnvConfig
-from gpuyard.env.model import EnvModel
+from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import check_tensors
-from gpuyard.policies.named import SHIPPED
+from gpuyard.observation.config import EnvConfig
+from gpuyard.observation.spec import EnvModel
 from gpuyard.registry import suggest
-from gpuyard.run_files import BEST, FOLDER, LAST, MODELS
+from gpuyard.runs.files import BEST, FOLDER, LAST, MODELS
+from gpuyard.simulation.find import SHIPPED
 
 FORMAT = 1
 KEY = "gpuyard"

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuyard import _core
-from gpuyard.env.model import EnvModel, acting_policy
 from gpuyard.errors import InputError
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import check_tensors
+from gpuyard.observation.spec import EnvModel, acting_policy
 
 NativeNetwork = _core.Network
 """A network that the native core computes."""

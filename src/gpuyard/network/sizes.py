@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from gpuyard.env.model import EnvModel
 from gpuyard.errors import InputError
+from gpuyard.observation.spec import EnvModel
 
 MISSING = -1
 """The number of a column that the observation does not have."""

@@ -1,4 +1,4 @@
-"""Names and shapes of a network's tensors, by its settings (docs/networks.md)."""
+"""Names and shapes of a network's tensors, by its settings (docs/contract/networks.md)."""
 
 from collections.abc import Mapping
 

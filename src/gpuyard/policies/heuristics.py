@@ -1,4 +1,4 @@
-"""The heuristics that the native core computes, by name. Their formulas are in docs/simulator.md."""
+"""The heuristics that the native core computes, by name. Their formulas are in docs/contract/simulator.md."""
 
 from dataclasses import dataclass
 

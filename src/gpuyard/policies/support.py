@@ -1,9 +1,9 @@
-"""What cannot be combined: the support matrix of docs/simulator.md, section 20."""
+"""What cannot be combined: the support matrix of docs/contract/simulator.md, section 20."""
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
-from gpuyard.policies.base import PolicySpec
+from gpuyard.policies.grammar import PolicySpec
 from gpuyard.workload import Workload
 
 LARGEST_TIER_NODE = 16

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuyard.evaluate.words import tied_with, where_chosen
-from gpuyard.quantities import metric_label, metric_text
+from gpuyard.evaluate.wording import tied_with, where_chosen
 from gpuyard.report.model import Answer, Change, Standing, Tile
 from gpuyard.report.words import (
     MANY_TIMES,
@@ -18,6 +17,7 @@ from gpuyard.report.words import (
     percent,
     side_figures,
 )
+from gpuyard.units import metric_label, metric_text
 
 if TYPE_CHECKING:
     from gpuyard.evaluate.comparison import Comparison

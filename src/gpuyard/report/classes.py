@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from gpuyard.metrics import GPU_CLASSES, RUN_TIMES_S, class_names
+from gpuyard.metrics.catalogue import GPU_CLASSES, RUN_TIMES_S, class_names
 from gpuyard.report.model import Change, Loss
 from gpuyard.report.words import ratio_of
 

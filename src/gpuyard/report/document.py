@@ -10,7 +10,6 @@ from string import Template
 from typing import Any
 
 import gpuyard
-from gpuyard.quantities import metric_label
 from gpuyard.report import layout
 from gpuyard.report.figures import (
     Chart,
@@ -26,7 +25,8 @@ from gpuyard.report.gantt import gantt_data
 from gpuyard.report.model import Report
 from gpuyard.report.tables import table_files
 from gpuyard.report.training import training_charts
-from gpuyard.runs import Run
+from gpuyard.runs.directory import Run
+from gpuyard.units import metric_label
 
 SCRIPTS = (
     *("format", "figures", "rows", "lines", "tables", "packing", "bars", "canvas", "gantt", "details"),
@@ -148,7 +148,7 @@ def script_json(document: Any) -> str:
 
 def resource(name: str) -> str:
     """A file of the folder ``page``."""
-    return files("gpuyard.report").joinpath("page", name).read_text(encoding="utf-8")
+    return files("gpuyard.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

@@ -6,10 +6,10 @@ from typing import Any
 from pydantic import ValidationError
 
 import gpuyard
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
-from gpuyard.quantities import plural
+from gpuyard.units import plural
 
 _KNOWN = {
     "exact": "policies know true run times",

@@ -19,9 +19,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gpuyard.quantities import metric_label
 from gpuyard.report.classes import MEASURES, ordered_classes, outcome_columns
 from gpuyard.report.model import Report, Standing
+from gpuyard.units import metric_label
 
 MOST_LINES = 8
 """Policies in one chart; more cannot be told apart by colour or dashes."""

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from gpuyard.quantities import metric_label, metric_text
 from gpuyard.report.figures import Palette
 from gpuyard.report.model import Answer, Change, Loss, Report, Standing, Tile, Verdict
 from gpuyard.report.words import interval, percent
+from gpuyard.units import metric_label, metric_text
 
 COLUMNS = (
     *("mean_bounded_slowdown", "mean_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s", "gpu_utilization"),

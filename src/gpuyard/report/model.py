@@ -7,7 +7,7 @@ from typing import Literal
 
 import polars as pl
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 
 Verdict = Literal["better", "worse", "tie", "reference", "one run"]
 

@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 
 from gpuyard.errors import InputError
-from gpuyard.quantities import plural
 from gpuyard.report.classes import class_table, losses_without_intervals
 from gpuyard.report.facts import information_text, policy_labels, read_cluster, setting_facts
 from gpuyard.report.model import Change, Report, Standing
 from gpuyard.report.words import answer_of_one_run, ratio_of
+from gpuyard.units import plural
 
 RESULTS = "results.json"
 METRIC = "mean_bounded_slowdown"

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.errors import InputError
-from gpuyard.report.evaluation import EVALUATION, evaluation_report, merge, read_evaluation
 from gpuyard.report.model import Report
+from gpuyard.report.pages.evaluation import EVALUATION, evaluation_report, merge, read_evaluation
 from gpuyard.report.simulation import RESULTS, read_simulations
 from gpuyard.report.training import training_runs
-from gpuyard.runs import CONFIG, PROGRESS, Run
+from gpuyard.runs.directory import CONFIG, PROGRESS, Run
 
 if TYPE_CHECKING:
     from gpuyard.evaluate.comparison import Comparison

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from gpuyard.errors import InputError
 from gpuyard.report.figures import Chart, axis, rounded
-from gpuyard.run_curves import Curve, by_importance, curve_label, update_curves
-from gpuyard.runs import Run, open_run
+from gpuyard.runs.curves import Curve, by_importance, curve_label, update_curves
+from gpuyard.runs.directory import Run, open_run
 
 MOST_POINTS = 300
 MOST_CURVES = 6

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gpuyard.quantities import metric_label, metric_text
 from gpuyard.report.model import Answer, Change, Standing, Tile
+from gpuyard.units import metric_label, metric_text
 
 SIDE_METRICS = ("mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s")
 """What stands beside every gain: an average may hide jobs that starve."""

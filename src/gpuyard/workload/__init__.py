@@ -2,7 +2,7 @@
 
 from gpuyard.workload.describe import describe
 from gpuyard.workload.formats import import_trace, read_workload, workload_formats
-from gpuyard.workload.native import write_workload
+from gpuyard.workload.job_table import write_workload
 from gpuyard.workload.schema import SCHEMA, Step, Where, Workload, WorkloadMetadata, make_workload
 from gpuyard.workload.synthetic import SynthConfig, demo_workload, synthesize
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.workload.schema import Workload
 
 _QUANTILES = (0.10, 0.25, 0.50, 0.75, 0.90, 0.99)

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
 from gpuyard.registry import lookup, registered
 from gpuyard.workload.chunks import read_head
@@ -74,7 +74,7 @@ class WorkloadFormat(Protocol):
 
 def workload_formats() -> Mapping[str, WorkloadFormat]:
     """All formats by name."""
-    importlib.import_module("gpuyard.workload.native")
+    importlib.import_module("gpuyard.workload.job_table")
     for module in pkgutil.iter_modules([str(Path(__file__).parent / "readers")]):
         importlib.import_module(f"gpuyard.workload.readers.{module.name}")
     return registered("workload-format")
@@ -169,7 +169,7 @@ def _no_jobs(found: Mapping[str, Sequence[str]]) -> str:
     described = (registered("workload-format")[name].__doc__ or "").strip().split("\n", 1)[0].rstrip(".")
     return (
         f"holds {known}, but no jobs; give it together with the file that lists the jobs "
-        f"({described}; docs/formats.md, {name})"
+        f"({described}; docs/formats/index.md, {name})"
     )
 
 

@@ -1,4 +1,4 @@
-"""The one job table that every reader, generator and simulation shares (docs/formats.md)."""
+"""The one job table that every reader, generator and simulation shares (docs/formats/index.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -229,7 +229,7 @@ def _microseconds(seconds: pl.Series) -> NDArray[np.float64]:
 
 
 def _in_seconds(name: str, microseconds: NDArray[np.float64]) -> pl.Series:
-    """Seconds as docs/simulator.md, section 1, has them: the quotient, correctly rounded.
+    """Seconds as docs/contract/simulator.md, section 1, has them: the quotient, correctly rounded.
 
     The division is numpy's: polars divides by a number through its reciprocal, off in the last bit.
     """

@@ -1,7 +1,7 @@
 """Seeded synthetic workloads: arrivals, a mix of gang sizes, durations, users and estimates.
 
-Every column has its own random streams of the core's counter-based generator (docs/generators.md), and numpy
-does nothing but exact arithmetic in a fixed order: a seed gives the same bits on every machine.
+Every column has its own random streams of the core's counter-based generator (docs/guide/generators.md), and
+numpy does nothing but exact arithmetic in a fixed order: a seed gives the same bits on every machine.
 """
 
 from typing import Annotated, ClassVar, Literal, Self

@@ -152,7 +152,7 @@ def _check_bounds(raw: pl.Series, values: pl.Series, column: Column, where: Wher
 
 
 def _check_shares(jobs: pl.DataFrame, where: Where) -> None:
-    """A share of a GPU is for jobs of one GPU (docs/simulator.md, section 3)."""
+    """A share of a GPU is for jobs of one GPU (docs/contract/simulator.md, section 3)."""
     bad = (jobs["gpu_milli"] < 1000) & (jobs["gpus"] != 1)
     if bad.any():
         gpus = jobs["gpus"][bad.arg_max() or 0]

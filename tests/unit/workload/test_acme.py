@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.acme import AcmeFormat
 from gpuyard.workload.readers.helios import HeliosFormat
+from support.damage import damaged, import_or_refuse
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "acme"
 KALOS, SEREN = DATA / "trace_kalos.csv", DATA / "seren" / "trace_seren.csv"

@@ -19,7 +19,7 @@ from gpuyard.workload.shaping.shape import (
     shape,
     widen_gangs,
 )
-from shape_cases import DAY_S, last_step, make_jobs, mixed_jobs
+from support.shape_cases import DAY_S, last_step, make_jobs, mixed_jobs
 
 
 @pytest.fixture

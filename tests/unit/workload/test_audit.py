@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from gpuyard.cli import app
-from gpuyard.cluster import Cluster, NodeGroup, parse_cluster
-from gpuyard.shape_options import ShapeOptions
+from gpuyard.cli.shape_options import ShapeOptions
+from gpuyard.cluster.model import Cluster, NodeGroup, parse_cluster
 from gpuyard.workload import Workload, make_workload
 from gpuyard.workload.auditing.audit import audit, audit_checks
 from gpuyard.workload.auditing.demand import demand_series, oversubscription

@@ -111,7 +111,7 @@ def normal(seed, stream, i):
 
 
 def job_by_the_documentation(seed, i):
-    """Submit time, duration, GPUs and priority of job i, as docs/generators.md has them."""
+    """Submit time, duration, GPUs and priority of job i, as docs/guide/generators.md has them."""
     if uniform(seed, 49, i) < 0.8:
         centre = uniform(seed, 48, math.floor(6 * uniform(seed, 50, i))) * D
         submit = min(max(centre + normal(seed, 51, i) * (0.03 * D), 0.0), D)

@@ -8,14 +8,14 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from gpuyard.cluster import parse_cluster
+from gpuyard.cluster.model import parse_cluster
+from gpuyard.report.pages.workload import card_page, description_page
+from gpuyard.terminal.workload import bar, card_table, distribution_tables, import_table, sparkline
 from gpuyard.workload import Workload, describe, make_workload
 from gpuyard.workload.auditing.audit import audit
 from gpuyard.workload.distributions import distributions, gini
 from gpuyard.workload.importing import Finding, ImportReport
 from gpuyard.workload.shaping.shape import relabel_groups
-from gpuyard.workload_pages import card_page, description_page
-from gpuyard.workload_tables import bar, card_table, distribution_tables, import_table, sparkline
 
 EVIL = "<script>alert(1)</script>"
 SEPTEMBER_S = 1_598_918_400.0  # 2020-09-01 00:00, a Tuesday

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
+from support.damage import damaged, import_or_refuse
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "gavel"
 TRACE, TABLE = DATA / "small.trace", DATA / "simulation_throughputs.json"

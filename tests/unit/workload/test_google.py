@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from damage import damaged
 from gpuyard.errors import InputError
 from gpuyard.workload import chunks, import_trace
 from gpuyard.workload.readers import google_events
 from gpuyard.workload.readers.google_2011 import Google2011Format
 from gpuyard.workload.readers.google_2019 import Google2019Format
-from reading import by_id, read_or_refuse, rejected
+from support.damage import damaged
+from support.reading import by_id, read_or_refuse, rejected
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 PART = "part-00000-of-00001"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.helios import GPU_NUMBERS, HeliosFormat
+from support.damage import damaged, import_or_refuse
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "helios"
 LOG, NUMBERS = DATA / "cluster_log.csv", DATA / "cluster_gpu_number.csv"

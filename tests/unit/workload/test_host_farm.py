@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from gpuyard.simulate import simulate
+from gpuyard.simulation.run import simulate
 from gpuyard.workload.generators import HostFarmConfig
 
 

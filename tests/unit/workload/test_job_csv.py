@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damage import damaged, import_or_refuse
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.job_csv import JobCsvFormat
+from support.damage import damaged, import_or_refuse
 
 TABLE = Path(__file__).resolve().parents[2] / "data" / "job-csv" / "jobs.csv"
 HEADER = "job_id,arrival_s,service_sec,gpu_count\n"

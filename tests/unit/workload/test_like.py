@@ -28,7 +28,7 @@ def size_counts(workload, most):
 
 
 def assert_alike(trace, drawn):
-    """The distances that docs/generators.md states."""
+    """The distances that docs/guide/generators.md states."""
     most = max(trace.frame["gpus"].max(), drawn.frame["gpus"].max())
     assert total_variation(size_counts(trace, most), size_counts(drawn, most)) <= 0.02
     for q in (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99):

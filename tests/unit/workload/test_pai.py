@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.pai import PaiFormat
 from gpuyard.workload.readers.pai_tables import COLUMNS, TABLES
 from gpuyard.workload.readers.requests import CPUS_ROUNDED, SHARES_ROUNDED
-from reading import by_id, read_or_refuse, rejected, repaired
+from support.damage import damaged, import_or_refuse
+from support.reading import by_id, read_or_refuse, rejected, repaired
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "pai"
 FILES = {role: DATA / f"{table}.csv" for role, table in TABLES.items()}

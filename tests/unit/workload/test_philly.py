@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.json_records import json_records
 from gpuyard.workload.readers.philly import PhillyFormat
+from support.damage import damaged, import_or_refuse
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 LOG, MACHINES = DATA / "philly" / "cluster_job_log", DATA / "philly" / "cluster_machine_list"

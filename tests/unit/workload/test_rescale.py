@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpuyard.cluster import Cluster, NodeGroup, parse_cluster
-from gpuyard.cluster_scaling import apportion, shrink_cluster
+from gpuyard.cluster.model import Cluster, NodeGroup, parse_cluster
+from gpuyard.cluster.scaling import apportion, shrink_cluster
 from gpuyard.errors import InputError
 from gpuyard.workload import Workload
 from gpuyard.workload.shaping.derive import has_dates
@@ -23,7 +23,7 @@ from gpuyard.workload.shaping.shape import (
     shrink_to_load,
     to_load,
 )
-from shape_cases import DAY_S, SEPTEMBER_S, last_step, make_jobs, ten_jobs
+from support.shape_cases import DAY_S, SEPTEMBER_S, last_step, make_jobs, ten_jobs
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damage import damaged, import_or_refuse
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.rl_trace import RlTrace
+from support.damage import damaged, import_or_refuse
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "rl-trace" / "trace.csv"
 ROW = ["j", "10", "0", "25", "8", "-1", "-1", "-1", "-1", "-1", "1", "2", "1", "-1", "0", "-1", "-1"]

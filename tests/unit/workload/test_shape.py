@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpuyard import _core
-from gpuyard.cluster import parse_cluster
+from gpuyard.cluster.model import parse_cluster
 from gpuyard.errors import InputError
 from gpuyard.workload import Workload, read_workload, write_workload
 from gpuyard.workload.shaping.draws import uniforms_by_row
@@ -22,7 +22,7 @@ from gpuyard.workload.shaping.shape import (
     thin,
     window,
 )
-from shape_cases import DAY_S, SEPTEMBER_S, last_step, make_jobs, mixed_jobs, ten_jobs
+from support.shape_cases import DAY_S, SEPTEMBER_S, last_step, make_jobs, mixed_jobs, ten_jobs
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damage import damaged, import_or_refuse
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.slurm_jobcomp import SlurmJobcomp
+from support.damage import damaged, import_or_refuse
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "slurm-jobcomp" / "jobcomp.log"
 

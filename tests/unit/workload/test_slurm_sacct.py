@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import chunks, import_trace
 from gpuyard.workload.readers.slurm_sacct import SlurmSacct
+from support.damage import damaged, import_or_refuse
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "slurm-sacct"
 USUAL = {

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.requests import SHARES_ROUNDED, THOUSANDTHS_ROUNDED
 from gpuyard.workload.readers.spot_gpu import SpotGpuFormat
-from reading import by_id, read_or_refuse, rejected, repaired
+from support.damage import damaged, import_or_refuse
+from support.reading import by_id, read_or_refuse, rejected, repaired
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "spot-gpu-2026"
 JOBS, NODES = DATA / "job_info_df.csv", DATA / "node_info_df.csv"

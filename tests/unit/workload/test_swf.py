@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from damage import damaged, import_or_refuse
 from gpuyard.errors import InputError
 from gpuyard.workload import chunks, import_trace
 from gpuyard.workload.readers.swf import SwfFormat
-from reading import rejected, repaired
+from support.damage import damaged, import_or_refuse
+from support.reading import rejected, repaired
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "swf" / "small.swf"
 ROW = "1 10 5 100 8 -1 -1 4 200 -1 1 7 1 -1 2 3 -1 -1"

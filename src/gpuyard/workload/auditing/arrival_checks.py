@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuyard.quantities import duration, plural
+from gpuyard.units import duration, plural
 from gpuyard.workload.auditing.fidelity import Facts, Found, check, percent
 
 DAY_S, HOUR_S = 86400.0, 3600.0

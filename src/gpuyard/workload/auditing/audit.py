@@ -2,7 +2,7 @@
 
 import importlib
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.registry import registered
 from gpuyard.workload.auditing.demand import demand_series, oversubscription
 from gpuyard.workload.auditing.fidelity import (

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpuyard.quantities import duration, plural
+from gpuyard.units import duration, plural
 from gpuyard.workload.auditing.fidelity import Facts, Found, check, percent
 
 

@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.registry import register
 from gpuyard.workload.auditing.demand import DemandSeries, Oversubscription
 from gpuyard.workload.importing import ImportReport

@@ -21,8 +21,8 @@ def duplicated_ids(facts: Facts) -> Found | None:
         "warning",
         f"{extra:,} jobs have an id that an earlier job has, such as {repeated[0]!r}",
         "Requeued jobs, steps, array tasks or two files that overlap: work may count twice.",
-        "See what the reader merges (docs/formats.md); gpuyard workload shape FILE --drop-duplicates removes "
-        "those that are equal in everything.",
+        "See what the reader merges (docs/formats/index.md); gpuyard workload shape FILE --drop-duplicates "
+        "removes those that are equal in everything.",
         {"jobs": extra, "share_of_jobs": extra / facts.jobs, "first": str(repeated[0])},
     )
 

@@ -1,4 +1,4 @@
-"""Seeded generators of workloads (docs/generators.md).
+"""Seeded generators of workloads (docs/guide/generators.md).
 
 ``gpuyard.workload.synthetic`` puts arrivals, durations, users and estimates together; ``bursty``, ``lublin``,
 ``host_farm`` and ``like`` are models of their own; ``presets`` names ready-made settings of all of them.

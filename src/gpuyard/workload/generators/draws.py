@@ -1,4 +1,4 @@
-"""Random draws for the generators: the same bits on every machine (docs/simulator.md, section 2).
+"""Random draws for the generators: the same bits on every machine (docs/contract/simulator.md, section 2).
 
 Draws come from the core's counter-based generator, one stream a purpose. numpy does exact arithmetic in a
 fixed order only: its logarithms, its sums and its interpolation depend on the machine. ``math`` has the

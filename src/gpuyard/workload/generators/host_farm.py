@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field, model_validator
 
-from gpuyard.cluster import Cluster, NodeGroup
+from gpuyard.cluster.model import Cluster, NodeGroup
 from gpuyard.registry import register
 from gpuyard.workload.formats import Trace
 from gpuyard.workload.generators.base import GeneratorConfig, Positive

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gpuyard.cluster import parse_cluster
+from gpuyard.cluster.model import parse_cluster
 from gpuyard.errors import InputError
 from gpuyard.registry import lookup, register, registered
 from gpuyard.workload.formats import Trace

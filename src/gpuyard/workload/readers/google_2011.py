@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.registry import register
 from gpuyard.workload.chunks import csv_chunks
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles

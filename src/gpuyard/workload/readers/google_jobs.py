@@ -7,7 +7,7 @@ from typing import Annotated
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
 from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.readers.csv_jobs import Rule

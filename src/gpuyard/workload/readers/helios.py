@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
 from gpuyard.registry import register
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles

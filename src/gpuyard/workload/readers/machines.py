@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
-from gpuyard.cluster import KNOWN_GPU_TYPES, Cluster, GpuType, NodeGroup
+from gpuyard.cluster.model import KNOWN_GPU_TYPES, Cluster, GpuType, NodeGroup
 from gpuyard.errors import InputError
 from gpuyard.workload.importing import ImportLog
 

@@ -7,7 +7,7 @@ from typing import Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
 from gpuyard.registry import register
 from gpuyard.workload.chunks import read_head

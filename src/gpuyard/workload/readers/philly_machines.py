@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from gpuyard.cluster import Cluster, GpuType, NodeGroup
+from gpuyard.cluster.model import Cluster, GpuType, NodeGroup
 from gpuyard.errors import InputError
 from gpuyard.workload.formats import TraceFiles
 from gpuyard.workload.importing import ImportLog

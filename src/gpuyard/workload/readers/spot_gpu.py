@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.registry import register
 from gpuyard.workload.formats import JOBS, NoOptions, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog

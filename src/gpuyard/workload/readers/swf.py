@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
-from gpuyard.cluster import Cluster, NodeGroup
+from gpuyard.cluster.model import Cluster, NodeGroup
 from gpuyard.errors import InputError
 from gpuyard.registry import register
 from gpuyard.workload.chunks import line_chunks

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
-from gpuyard.cluster import Cluster, GpuType, NodeGroup
+from gpuyard.cluster.model import Cluster, GpuType, NodeGroup
 from gpuyard.errors import InputError
 from gpuyard.workload.chunks import open_bytes
 from gpuyard.workload.importing import ImportLog

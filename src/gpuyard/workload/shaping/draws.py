@@ -1,6 +1,7 @@
 """Random draws keyed by a job's original row, so that they are the same in every slice of a trace.
 
-The same function as the core's (docs/simulator.md, section 2), for many rows at once and any row numbers.
+The same function as the core's (docs/contract/simulator.md, section 2), for many rows at once and any row
+numbers.
 """
 
 import numpy as np

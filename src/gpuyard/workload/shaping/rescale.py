@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from gpuyard.cluster import Cluster
+from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
 from gpuyard.workload.schema import Workload
 from gpuyard.workload.shaping.derive import (

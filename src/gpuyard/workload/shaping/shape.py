@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpuyard.cluster import Cluster
-from gpuyard.cluster_scaling import shrink_cluster
+from gpuyard.cluster.model import Cluster
+from gpuyard.cluster.scaling import shrink_cluster
 from gpuyard.errors import InputError
 from gpuyard.workload.schema import Workload
 from gpuyard.workload.shaping.amend import (

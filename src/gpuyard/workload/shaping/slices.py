@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from gpuyard.errors import InputError
-from gpuyard.quantities import duration
 from gpuyard.registry import suggest
+from gpuyard.units import duration
 from gpuyard.workload.schema import STATUSES, Workload
 from gpuyard.workload.shaping.derive import checked_share, date_text, derived, has_dates, span_of
 from gpuyard.workload.shaping.draws import THIN_STREAM, uniforms_by_row

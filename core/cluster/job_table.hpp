@@ -1,0 +1,42 @@
+// Builds the core's job table from the columns of a workload.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "base/job.hpp"
+
+namespace gpuyard {
+
+// Optional columns may be empty.
+struct JobColumns {
+    std::span<const Time> submit_us;
+    std::span<const Time> duration_us;
+    std::span<const Time> estimate_us;  // kEndless = unknown
+    std::span<const std::int32_t> gpus;
+    std::span<const std::int32_t> gpu_milli;    // optional
+    std::span<const std::int64_t> cpus;         // optional
+    std::span<const std::int64_t> memory_mib;   // optional
+    std::span<const std::int32_t> queue;        // optional, default 0
+    std::span<const std::int32_t> type_set;     // optional, index into type_sets, -1 = any
+    std::span<const double> priority;           // optional
+    std::span<const Time> deadline_us;          // optional
+    std::span<const std::int32_t> user;         // optional
+    std::span<const std::int32_t> group;        // optional
+    std::span<const std::int64_t> row;          // optional
+    std::vector<std::vector<std::int32_t>> type_sets;  // a set that matches no type of the cluster is {-1}
+    std::int32_t users = 1;
+    std::int32_t groups = 1;
+    double origin_s = 0.0;
+    Time epoch_us = 0;
+};
+
+// Throws std::invalid_argument for columns that break the rules of docs/contract/simulator.md, section 3.
+JobTable make_jobs(const ClusterSpec& cluster, const JobColumns& columns);
+
+// Duration times lognormal noise, keyed by original row: docs/contract/simulator.md, section 4. `row` may be empty.
+std::vector<Time> noisy_estimates(std::span<const Time> duration_us, std::span<const std::int64_t> row, std::uint64_t seed,
+                                  double sigma);
+
+}  // namespace gpuyard

@@ -1,0 +1,134 @@
+#include "policy/order.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "base/rng.hpp"
+
+namespace gpuyard {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool uses_estimate(Order order) {
+    switch (order) {
+        case Order::sjf: case Order::ljf: case Order::saf: case Order::laf: case Order::wspt: case Order::power: case Order::wfp3:
+        case Order::unicep: case Order::f1: case Order::f2: case Order::f3: case Order::f4:
+        case Order::power_aware: case Order::srtf: case Order::ssf:
+            return true;
+        default:
+            return false;
+    }
+}
+
+double multifactor(const Scored& job, double wait_s, const Moment& moment) {
+    const Multifactor& weights = moment.settings->multifactor;
+    const double age = std::min(wait_s / weights.max_age_s, 1.0);
+    const double size = moment.cluster_gpus > 0.0 ? job.size_gpus / moment.cluster_gpus : 0.0;
+    return -(weights.age * age + weights.size * size + weights.fair_share * job.fair_factor + weights.priority * job.priority);
+}
+
+double level(const Scored& job, const Settings& settings) {
+    if (job.starving) return 0.0;
+    const double service = seconds(job.attained_us - job.promoted_us) * job.size_gpus;
+    const auto& levels = settings.tiresias_levels_gpu_s;
+    return static_cast<double>(std::count_if(levels.begin(), levels.end(), [&](double limit) { return limit <= service; }));
+}
+
+}  // namespace
+
+bool is_static(Order order) {
+    switch (order) {
+        case Order::wfp3: case Order::unicep: case Order::fair_share: case Order::random: case Order::scored:
+        case Order::qssf: case Order::group_fair_share: case Order::drf: case Order::multifactor:
+            return false;
+        default:
+            return !preempts(order);
+    }
+}
+
+bool is_fixed_while_waiting(Order order) {
+    switch (order) {
+        case Order::qssf: case Order::srtf: case Order::ssf: case Order::las: case Order::las_2d:
+            return true;
+        default:
+            return is_static(order);
+    }
+}
+
+double score(Order order, const Scored& job, const Moment& moment) {
+    const bool asks_settings = order == Order::multifactor || order == Order::tiresias;
+    if ((asks_settings && moment.settings == nullptr) || (order == Order::gittins && moment.gittins == nullptr))
+        throw std::invalid_argument("this order depends on more than the job");
+    if (uses_estimate(order) && job.estimate_us == kEndless) return kInfinity;
+    const double s = seconds(job.submit_us);
+    const double r = seconds(job.estimate_us);
+    const double n = job.size_gpus;
+    const double w = seconds(moment.now_us - job.submit_us);
+    const double t = std::max(moment.origin_s + s, 1.0);
+    switch (order) {
+        case Order::fifo: return s;
+        case Order::lifo: return -s;
+        case Order::sjf: return r;
+        case Order::ljf: return -r;
+        case Order::smallest: return n;
+        case Order::largest: return -n;
+        case Order::saf: return r * n;
+        case Order::laf: return -(r * n);
+        case Order::wspt: return r * std::max(r, 10.0) * n;
+        case Order::power: return std::pow(r, moment.order_parameter) * n;
+        case Order::wfp3: { const double q = w / r; return -(q * q * q * n); }
+        case Order::unicep: return -(w / (std::log2(std::max(n, 2.0)) * r));
+        case Order::f1: return std::log10(r) * n + 870.0 * std::log10(t);
+        case Order::f2: return std::sqrt(r) * n + 25600.0 * std::log10(t);
+        case Order::f3: return r * n + 6860000.0 * std::log10(t);
+        case Order::f4: return r * std::sqrt(n) + 530000.0 * std::log10(t);
+        case Order::priority: return -job.priority;
+        case Order::edf: return job.deadline_us == kEndless ? kInfinity : seconds(job.deadline_us);
+        case Order::fair_share: return job.user_usage;
+        case Order::random: return uniform(moment.seed, kStreamOrder, moment.instant, static_cast<std::uint64_t>(job.row));
+        case Order::power_aware: return r * job.energy_rate;
+        case Order::qssf: return n * seconds(job.prediction_us);
+        case Order::group_fair_share: return job.group_usage;
+        case Order::drf: return job.dominant_share;
+        case Order::multifactor: return multifactor(job, w, moment);
+        case Order::srtf: return seconds(std::max(job.estimate_us - job.done_us, Time{0}));
+        case Order::ssf: return seconds(std::max(job.estimate_us - job.done_us, Time{0})) * n;
+        case Order::las: return seconds(job.attained_us);
+        case Order::las_2d: return seconds(job.attained_us) * n;
+        case Order::tiresias: return level(job, *moment.settings);
+        case Order::gittins: return -moment.gittins->index(GittinsHistory::gpu_seconds(job.attained_us, job.total_milli));
+        case Order::scored: break;
+    }
+    throw std::logic_error("an order from outside has no native score");
+}
+
+void append(QueueColumns& columns, const Scored& job, std::int32_t user, JobId id) {
+    constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+    columns.submit_s.push_back(seconds(job.submit_us));
+    columns.wait_s.push_back(seconds(columns.now_us - job.submit_us));
+    columns.estimate_s.push_back(job.estimate_us == kEndless ? unknown : seconds(job.estimate_us));
+    columns.gpus.push_back(job.size_gpus);
+    columns.priority.push_back(job.priority);
+    columns.deadline_s.push_back(job.deadline_us == kEndless ? unknown : seconds(job.deadline_us));
+    columns.user_usage.push_back(job.user_usage);
+    columns.user.push_back(user);
+    columns.job.push_back(id);
+}
+
+double DecayedUsage::at(Time now_us, double half_life_s) const {
+    const double x = seconds(now_us - updated_us_);
+    const double f = std::exp2(-(x / half_life_s));
+    return usage_ * f + (static_cast<double>(held_milli_) / 1000.0) * (half_life_s / 0.6931471805599453) * (1.0 - f);
+}
+
+void DecayedUsage::change(Time now_us, double half_life_s, std::int64_t milli_gpus) {
+    usage_ = at(now_us, half_life_s);
+    updated_us_ = now_us;
+    held_milli_ += milli_gpus;
+}
+
+}  // namespace gpuyard

@@ -1,0 +1,134 @@
+// What a native policy consists of, and the settings of a simulation.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/job.hpp"
+#include "policy/placement.hpp"
+
+namespace gpuyard {
+
+enum class Order : std::uint8_t {
+    fifo, lifo, sjf, ljf, smallest, largest, saf, laf, wspt, power, wfp3, unicep,
+    f1, f2, f3, f4, priority, edf, fair_share, random,
+    power_aware, qssf, group_fair_share, drf, multifactor,
+    srtf, ssf, las, las_2d, tiresias, gittins,  // these preempt
+    scored,  // by a function from outside
+};
+
+enum class Backfill : std::uint8_t { strict, greedy, easy, easy_sjf, conservative };
+
+// `express:T0:K` of docs/contract/simulator.md, section 11. K = 0 admits everything.
+struct Express {
+    double t0_s = 1.0;
+    double k = 0.0;
+};
+
+// Columns of one queue at a decision point, for orders that are functions from outside.
+struct QueueColumns {
+    Time now_us = 0;
+    std::vector<double> submit_s, wait_s, estimate_s, gpus, priority, deadline_s, user_usage;  // NaN = unknown or none
+    std::vector<std::int64_t> user, job;
+};
+using ScoreFunction = std::function<void(const QueueColumns&, std::span<double> scores)>;
+
+struct Policy {
+    Order order = Order::fifo;
+    double order_parameter = 1.0;  // the exponent of Order::power
+    Backfill backfill = Backfill::strict;
+    Express express;
+    Placement placement = Placement::consolidate;
+    ScoreFunction scores;  // for Order::scored
+};
+
+template <class Enum>
+struct Named {
+    std::string_view name;
+    Enum value;
+};
+
+inline constexpr std::array<Named<Order>, 31> kOrders{{
+    {"fifo", Order::fifo}, {"lifo", Order::lifo}, {"sjf", Order::sjf}, {"ljf", Order::ljf},
+    {"smallest", Order::smallest}, {"largest", Order::largest}, {"saf", Order::saf}, {"laf", Order::laf},
+    {"wspt", Order::wspt}, {"power", Order::power}, {"wfp3", Order::wfp3}, {"unicep", Order::unicep},
+    {"f1", Order::f1}, {"f2", Order::f2}, {"f3", Order::f3}, {"f4", Order::f4},
+    {"priority", Order::priority}, {"edf", Order::edf}, {"fair-share", Order::fair_share}, {"random", Order::random},
+    {"power-aware", Order::power_aware}, {"qssf", Order::qssf}, {"group-fair-share", Order::group_fair_share}, {"drf", Order::drf},
+    {"multifactor", Order::multifactor}, {"srtf", Order::srtf}, {"ssf", Order::ssf}, {"las", Order::las},
+    {"las-2d", Order::las_2d}, {"tiresias", Order::tiresias}, {"gittins", Order::gittins},
+}};
+inline constexpr std::array<Named<Backfill>, 5> kBackfills{{
+    {"strict", Backfill::strict}, {"greedy", Backfill::greedy}, {"easy", Backfill::easy}, {"easy-sjf", Backfill::easy_sjf},
+    {"conservative", Backfill::conservative},
+}};
+inline constexpr std::array<Named<Placement>, 15> kPlacements{{
+    {"consolidate", Placement::consolidate}, {"best-fit", Placement::best_fit}, {"first-fit", Placement::first_fit},
+    {"worst-fit", Placement::worst_fit}, {"first-available", Placement::first_available},
+    {"anywhere", Placement::anywhere}, {"spread", Placement::spread}, {"random", Placement::random},
+    {"power-aware", Placement::power_aware}, {"tetris", Placement::tetris}, {"fgd", Placement::fgd}, {"tier", Placement::tier},
+    {"tier-balance", Placement::tier_balance}, {"tier-lex", Placement::tier_lex}, {"tier-cost", Placement::tier_cost},
+}};
+
+// By name; std::invalid_argument for one that is not in the tables above.
+Order order_from_name(std::string_view name);
+Backfill backfill_from_name(std::string_view name);
+Placement placement_from_name(std::string_view name);
+
+// Weights of the terms of `multifactor`.
+struct Multifactor {
+    double age = 0.0, size = 0.0, fair_share = 0.0, priority = 0.0;
+    double max_age_s = 1.0;
+};
+
+// What holds for a whole simulation. docs/contract/simulator.md says what each means; the defaults that users see are in Python.
+struct Settings {
+    std::uint64_t seed = 0;
+    bool kill_at_estimate = false;
+    double locality_penalty = 0.0;
+    double usage_half_life_s = 604800.0;
+    bool predict = false;          // estimates are predictions from finished jobs
+    std::vector<double> user_weight, group_weight;  // by number; empty: all 1
+    Multifactor multifactor;
+    std::vector<std::int64_t> quota_milli;          // empty: no quotas
+    std::vector<std::int32_t> quota_of_group;       // by group, an index into quota_milli
+    bool quota_borrowing = true;
+    bool ticks = false;            // decide at every multiple of reschedule_us too
+    Time reschedule_us = 60'000'000;
+    Time min_run_us = 0;
+    Time checkpoint_us = -1;       // -1: by gang size
+    Time restore_us = -1;
+    bool defragment = false;
+    std::vector<double> tiresias_levels_gpu_s;
+    Time starvation_us = kEndless;
+    Time mtbf_us = 0;              // 0: nodes do not fail
+    Time mttr_us = 1;
+    Time checkpoint_every_us = 0;  // 0: none between stops
+    Time sleep_after_us = -1;      // -1: never
+    Time wake_us = 0;
+    std::int64_t power_cap_mw = INT64_MAX;
+
+    double weight_of_user(std::int32_t user) const { return user_weight.empty() ? 1.0 : user_weight[static_cast<std::size_t>(user)]; }
+    double weight_of_group(std::int32_t group) const {
+        return group_weight.empty() ? 1.0 : group_weight[static_cast<std::size_t>(group)];
+    }
+    // How long a job's GPUs are kept when it is stopped, and how long it takes before it makes progress again.
+    Time checkpoint_of(const Demand& demand) const { return std::max(Time{1}, checkpoint_us >= 0 ? checkpoint_us : by_gang_size(demand)); }
+    Time restore_of(const Demand& demand) const { return restore_us >= 0 ? restore_us : by_gang_size(demand); }
+
+private:
+    static Time by_gang_size(const Demand& demand) {
+        return demand.gpus <= 8 ? 3'500'000 : demand.gpus <= 32 ? 15'000'000 : 30'000'000;
+    }
+};
+
+// Whether an order may stop running jobs.
+inline bool preempts(Order order) { return order >= Order::srtf && order <= Order::gittins; }
+
+}  // namespace gpuyard

@@ -1,0 +1,319 @@
+// The Python module gpuyard._core: conversions only, no logic.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <optional>
+
+#include "python/bindings_formulas.hpp"
+#include "python/bindings_shared.hpp"
+#include "cluster/job_table.hpp"
+#include "simulator/lean_run.hpp"
+#include "base/rng.hpp"
+#include "simulator/schedule.hpp"
+#include "simulator/lean_simulator.hpp"
+#include "simulator/snapshot.hpp"
+#include "simulator/checked_simulator.hpp"
+#include "metrics/timeline.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gpuyard {
+namespace {
+
+nb::dict to_dict(const QueueColumns& columns) {
+    nb::dict dict;
+    dict["now_s"] = seconds(columns.now_us);
+    dict["submit_s"] = to_numpy(columns.submit_s);
+    dict["wait_s"] = to_numpy(columns.wait_s);
+    dict["estimate_s"] = to_numpy(columns.estimate_s);
+    dict["gpus"] = to_numpy(columns.gpus);
+    dict["priority"] = to_numpy(columns.priority);
+    dict["deadline_s"] = to_numpy(columns.deadline_s);
+    dict["user_usage"] = to_numpy(columns.user_usage);
+    dict["user"] = to_numpy(columns.user);
+    dict["job"] = to_numpy(columns.job);
+    return dict;
+}
+
+void call_scores(nb::handle function, const QueueColumns& columns, std::span<double> scores) {
+    nb::gil_scoped_acquire acquire;
+    const nb::object answer = function(to_dict(columns));
+    const auto array = nb::cast<In<double>>(answer);
+    if (array.size() != scores.size())
+        throw std::invalid_argument("an order returned " + std::to_string(array.size()) + " scores for " +
+                                    std::to_string(scores.size()) + " queued jobs");
+    std::copy_n(array.data(), array.size(), scores.begin());
+    for (std::size_t i = 0; i < scores.size(); ++i)
+        if (std::isnan(scores[i]))
+            throw std::invalid_argument("an order returned NaN as the score of job " + std::to_string(columns.job[i]));
+}
+
+std::shared_ptr<BoundPolicy> make_policy(const std::string& order, const std::string& backfill, const std::string& placement,
+                                         double express_t0_s, double express_k, nb::object scores,
+                                         double order_parameter) {
+    auto bound = std::make_shared<BoundPolicy>();
+    bound->policy.backfill = backfill_from_name(backfill);
+    bound->policy.placement = placement_from_name(placement);
+    bound->policy.express = {express_t0_s, express_k};
+    bound->policy.order_parameter = order_parameter;
+    bound->scores = scores;
+    if (scores.is_none()) {
+        bound->policy.order = order_from_name(order);
+    } else {
+        bound->policy.order = Order::scored;
+        bound->policy.scores = [function = nb::handle(scores)](const QueueColumns& columns, std::span<double> out) {
+            call_scores(function, columns, out);
+        };
+    }
+    return bound;
+}
+
+nb::dict to_dict(const FullSimulator& simulator) {
+    const ScheduleArrays arrays = schedule_of(simulator);
+    const Time end = arrays.end_us.empty() ? 0 : *std::max_element(arrays.end_us.begin(), arrays.end_us.end());
+    nb::dict dict = to_dict(arrays);
+    if (auto runs = runs_of(simulator)) {
+        nb::dict columns;
+        columns["entry"] = to_numpy(std::move(runs->entry));
+        columns["taken_us"] = to_numpy(std::move(runs->taken_us));
+        columns["begin_us"] = to_numpy(std::move(runs->begin_us));
+        columns["stop_us"] = to_numpy(std::move(runs->stop_us));
+        columns["released_us"] = to_numpy(std::move(runs->released_us));
+        columns["restore_us"] = to_numpy(std::move(runs->restore_us));
+        columns["lost_us"] = to_numpy(std::move(runs->lost_us));
+        columns["ending"] = to_numpy(std::move(runs->ending));
+        columns["gpu_index"] = to_numpy(std::move(runs->gpu_index));
+        columns["node_offset"] = to_numpy(std::move(runs->node_offset));
+        columns["node"] = to_numpy(std::move(runs->node));
+        columns["node_gpus"] = to_numpy(std::move(runs->node_gpus));
+        dict["runs"] = columns;
+    }
+    if (const std::vector<Downtime> down = simulator.downtime(end); !down.empty()) {
+        nb::dict columns;
+        columns["node"] = column(down, [](const Downtime& d) { return d.node; });
+        columns["from_us"] = column(down, [](const Downtime& d) { return d.from_us; });
+        columns["to_us"] = column(down, [](const Downtime& d) { return d.to_us; });
+        dict["downtime"] = columns;
+    }
+    return dict;
+}
+
+using Past = std::vector<std::tuple<std::int32_t, std::int32_t, std::int32_t, std::int64_t, Time>>;
+
+std::vector<PastJob> past_jobs(const Past& past) {
+    std::vector<PastJob> jobs;
+    for (const auto& [user, group, gpus, milli, run_us] : past) jobs.push_back({user, group, gpus, milli, run_us});
+    return jobs;
+}
+
+nb::dict simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const BoundPolicy& policy,
+                  std::shared_ptr<const Settings> settings, nb::object progress, const Past& past) {
+    const Progress report = [&](std::int64_t finished) {
+        nb::gil_scoped_acquire acquire;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        if (!progress.is_none()) progress(finished);
+    };
+    if (needs_full_simulator(policy.policy, *settings)) {
+        FullSimulator simulator(std::move(cluster), std::move(jobs), settings, needs_of(policy.policy, *settings), past_jobs(past));
+        {
+            nb::gil_scoped_release release;
+            run_policy(simulator, policy.policy, report);
+        }
+        return to_dict(simulator);
+    }
+    ScheduleArrays arrays;
+    {
+        nb::gil_scoped_release release;
+        Simulator simulator(std::move(cluster), std::move(jobs), *settings, tracking_for(policy.policy));
+        run_policy(simulator, policy.policy, report);
+        arrays = schedule_of(std::move(simulator));
+    }
+    return to_dict(std::move(arrays));
+}
+
+Out<std::int64_t> never_placeable(std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, const std::string& placement,
+                                  std::int64_t power_cap_mw) {
+    const ClusterState empty(cluster);
+    Placer placer(placement_from_name(placement), 0);
+    placer.set_power_cap(power_cap_mw);
+    std::vector<std::uint8_t> impossible;
+    for (const Demand& demand : jobs.demands) impossible.push_back(placer.placeable(empty, demand) ? 0 : 1);
+    std::vector<std::int64_t> ids;
+    for (std::size_t i = 0; i < jobs.demand.size(); ++i)
+        if (impossible[static_cast<std::size_t>(jobs.demand[i])]) ids.push_back(static_cast<std::int64_t>(i));
+    return to_numpy(std::move(ids));
+}
+
+template <class Draw>
+Out<double> draws(std::int64_t count, Draw draw_one) {
+    if (count < 0) throw std::invalid_argument("count is negative");
+    std::vector<double> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = draw_one(static_cast<std::uint64_t>(i));
+    return to_numpy(std::move(values));
+}
+
+std::vector<std::string> names_of(const auto& table) {
+    std::vector<std::string> names;
+    for (const auto& entry : table) names.emplace_back(entry.name);
+    return names;
+}
+
+void bind_random(nb::module_& m) {
+    m.def("draw", &draw, "seed"_a, "stream"_a, "a"_a, "b"_a);
+    m.def("uniforms", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
+        return draws(count, [=](std::uint64_t i) { return uniform(seed, stream, i, 0); });
+    }, "seed"_a, "stream"_a, "count"_a);
+    m.def("normals", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
+        return draws(count, [=](std::uint64_t i) { return normal(seed, stream, i, 0); });
+    }, "seed"_a, "stream"_a, "count"_a);
+    m.def("exponentials", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
+        return draws(count, [=](std::uint64_t i) { return -std::log(1.0 - uniform(seed, stream, i, 0)); });
+    }, "seed"_a, "stream"_a, "count"_a);
+    m.def("lognormals", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count, double mu, double sigma) {
+        return draws(count, [=](std::uint64_t i) { return std::exp(mu + sigma * normal(seed, stream, i, 0)); });
+    }, "seed"_a, "stream"_a, "count"_a, "mu"_a, "sigma"_a);
+    m.def("noisy_estimates", [](const In<Time>& duration_us, const In<std::int64_t>& row, std::uint64_t seed, double sigma) {
+        return to_numpy(noisy_estimates(view(duration_us), view(row), seed, sigma));
+    }, "duration_us"_a, "row"_a, "seed"_a, "sigma"_a);
+}
+
+void bind_inputs(nb::module_& m) {
+    nb::class_<ClusterSpec>(m, "ClusterSpec")
+        .def("__init__", [](ClusterSpec* self, const In<std::int32_t>& type, const In<std::int32_t>& gpus, const In<std::int64_t>& cpus,
+                            const In<std::int64_t>& memory_mib, const In<std::int32_t>& owner, const In<double>& type_speed,
+                            bool track_gpus, const std::optional<In<double>>& node_idle_w, const std::optional<In<double>>& type_idle_w,
+                            const std::optional<In<double>>& type_peak_w) {
+            new (self) ClusterSpec({view(type), view(gpus), view(cpus), view(memory_mib), view(owner)}, view(type_speed), track_gpus,
+                                   {view(node_idle_w), view(type_idle_w), view(type_peak_w)});
+        }, "type"_a, "gpus"_a, "cpus"_a, "memory_mib"_a, "owner"_a, "type_speed"_a, "track_gpus"_a, "node_idle_w"_a = nb::none(),
+           "type_idle_w"_a = nb::none(), "type_peak_w"_a = nb::none())
+        .def_prop_ro("pool", [](const ClusterSpec& s) { return to_numpy(s.pool); }, nb::rv_policy::automatic)
+        .def_prop_ro("idle_w", [](const ClusterSpec& s) { return static_cast<double>(s.idle_mw) / 1000.0; })
+        .def_prop_ro("queues", [](const ClusterSpec& s) { return s.queues; });
+
+    nb::class_<JobTable>(m, "JobTable")
+        .def("__init__", [](JobTable* self, const ClusterSpec& cluster, const In<Time>& submit_us, const In<Time>& duration_us,
+                            const In<Time>& estimate_us, const In<std::int32_t>& gpus, const std::optional<In<std::int32_t>>& gpu_milli,
+                            const std::optional<In<std::int64_t>>& cpus, const std::optional<In<std::int64_t>>& memory_mib,
+                            const std::optional<In<std::int32_t>>& queue, const std::optional<In<std::int32_t>>& type_set,
+                            const std::optional<In<double>>& priority, const std::optional<In<Time>>& deadline_us,
+                            const std::optional<In<std::int32_t>>& user, const std::optional<In<std::int32_t>>& group,
+                            const std::optional<In<std::int64_t>>& row, std::vector<std::vector<std::int32_t>> type_sets,
+                            std::int32_t users, std::int32_t groups, double origin_s, Time epoch_us) {
+            new (self) JobTable(make_jobs(cluster, {view(submit_us), view(duration_us), view(estimate_us), view(gpus), view(gpu_milli),
+                                                    view(cpus), view(memory_mib), view(queue), view(type_set), view(priority),
+                                                    view(deadline_us), view(user), view(group), view(row), std::move(type_sets), users,
+                                                    groups, origin_s, epoch_us}));
+        }, "cluster"_a, "submit_us"_a, "duration_us"_a, "estimate_us"_a, "gpus"_a, "gpu_milli"_a = nb::none(), "cpus"_a = nb::none(),
+           "memory_mib"_a = nb::none(), "queue"_a = nb::none(), "type_set"_a = nb::none(), "priority"_a = nb::none(),
+           "deadline_us"_a = nb::none(), "user"_a = nb::none(), "group"_a = nb::none(), "row"_a = nb::none(),
+           "type_sets"_a = std::vector<std::vector<std::int32_t>>(), "users"_a = 1, "groups"_a = 1, "origin_s"_a = 0.0,
+           "epoch_us"_a = 0)
+        .def("__len__", &JobTable::size);
+
+    nb::class_<Settings>(m, "Settings")
+        .def(nb::init<>())
+        .def_rw("seed", &Settings::seed)
+        .def_rw("kill_at_estimate", &Settings::kill_at_estimate)
+        .def_rw("locality_penalty", &Settings::locality_penalty)
+        .def_rw("usage_half_life_s", &Settings::usage_half_life_s)
+        .def_rw("predict", &Settings::predict)
+        .def_rw("user_weight", &Settings::user_weight)
+        .def_rw("group_weight", &Settings::group_weight)
+        .def("set_multifactor", [](Settings& s, double age, double size, double fair_share, double priority, double max_age_s) {
+            s.multifactor = {age, size, fair_share, priority, max_age_s};
+        }, "age"_a, "size"_a, "fair_share"_a, "priority"_a, "max_age_s"_a)
+        .def_rw("quota_milli", &Settings::quota_milli)
+        .def_rw("quota_of_group", &Settings::quota_of_group)
+        .def_rw("quota_borrowing", &Settings::quota_borrowing)
+        .def_rw("ticks", &Settings::ticks)
+        .def_rw("reschedule_us", &Settings::reschedule_us)
+        .def_rw("min_run_us", &Settings::min_run_us)
+        .def_rw("checkpoint_us", &Settings::checkpoint_us)
+        .def_rw("restore_us", &Settings::restore_us)
+        .def_rw("defragment", &Settings::defragment)
+        .def_rw("tiresias_levels_gpu_s", &Settings::tiresias_levels_gpu_s)
+        .def_rw("starvation_us", &Settings::starvation_us)
+        .def_rw("mtbf_us", &Settings::mtbf_us)
+        .def_rw("mttr_us", &Settings::mttr_us)
+        .def_rw("checkpoint_every_us", &Settings::checkpoint_every_us)
+        .def_rw("sleep_after_us", &Settings::sleep_after_us)
+        .def_rw("wake_us", &Settings::wake_us)
+        .def_rw("power_cap_mw", &Settings::power_cap_mw);
+
+    nb::class_<BoundPolicy>(m, "Policy")
+        .def(nb::new_(&make_policy), "order"_a, "backfill"_a, "placement"_a, "express_t0_s"_a = 1.0, "express_k"_a = 0.0,
+             "scores"_a = nb::none(), "order_parameter"_a = 1.0);
+}
+
+void bind_simulation(nb::module_& m) {
+    nb::class_<SteppedSimulator>(m, "Simulator")
+        .def("__init__", [](SteppedSimulator* self, std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
+                            std::shared_ptr<const Settings> settings, const Past& past) {
+            new (self) SteppedSimulator(std::move(cluster), std::move(jobs), std::move(settings), past_jobs(past));
+        }, "cluster"_a, "jobs"_a, "settings"_a, "past"_a = Past())
+        .def("advance", &SteppedSimulator::advance)
+        .def_prop_ro("now_s", [](const SteppedSimulator& s) { return seconds(s.simulator().view().now_us); })
+        .def_prop_ro("finished", [](const SteppedSimulator& s) { return s.simulator().finished(); })
+        .def_prop_ro("waiting", [](const SteppedSimulator& s) { return to_numpy(s.simulator().waiting()); }, nb::rv_policy::automatic)
+        .def("has_finished", [](const SteppedSimulator& s, JobId job) { return s.simulator().has_finished(job); }, "job"_a)
+        .def("snapshot", &SteppedSimulator::snapshot)
+        .def("apply", &SteppedSimulator::apply, "decision"_a)
+        .def("schedule", [](const SteppedSimulator& s) { return to_dict(s.simulator()); });
+
+    m.def("simulate", &simulate, "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "progress"_a = nb::none(), "past"_a = Past());
+    m.def("never_placeable", &never_placeable, "cluster"_a, "jobs"_a, "placement"_a, "power_cap_mw"_a = INT64_MAX);
+    m.def("order_names", [] { return names_of(kOrders); });
+    m.def("backfill_names", [] { return names_of(kBackfills); });
+    m.def("placement_names", [] { return names_of(kPlacements); });
+}
+
+void bind_timeline(nb::module_& m) {
+    m.def("time_means", [](const In<Time>& start_us, const In<Time>& end_us, const In<std::int64_t>& node_offset,
+                           const In<std::int32_t>& node, const In<std::int32_t>& node_gpus, const In<std::int32_t>& gpu_index,
+                           const In<std::int32_t>& gpu_milli, const In<std::int32_t>& node_size, Time from_us, Time to_us) {
+        TimeMeans means;
+        {
+            nb::gil_scoped_release release;
+            means = time_means({view(start_us), view(end_us), view(node_offset), view(node), view(node_gpus), view(gpu_index),
+                                view(gpu_milli)}, view(node_size), from_us, to_us);
+        }
+        return nb::make_tuple(means.load_imbalance, means.fragmentation, to_numpy(std::move(means.shared_busy_us)));
+    }, "start_us"_a, "end_us"_a, "node_offset"_a, "node"_a, "node_gpus"_a, "gpu_index"_a, "gpu_milli"_a, "node_size"_a, "from_us"_a,
+       "to_us"_a);
+    m.def("users_active", [](const In<std::int32_t>& user, const In<Time>& submit_us, const In<Time>& end_us) {
+        std::vector<std::int32_t> active;
+        {
+            nb::gil_scoped_release release;
+            active = users_active(view(user), view(submit_us), view(end_us));
+        }
+        return to_numpy(std::move(active));
+    }, "user"_a, "submit_us"_a, "end_us"_a);
+}
+
+}  // namespace
+}  // namespace gpuyard
+
+NB_MODULE(_core, m) {
+    m.doc() = "The native core of gpuyard. Use it through the gpuyard package.";
+    m.attr("ENDLESS") = gpuyard::kEndless;
+    m.attr("UNLIMITED") = gpuyard::kUnlimited;
+    gpuyard::bind_random(m);
+    gpuyard::bind_inputs(m);
+    gpuyard::bind_snapshot(m);
+    gpuyard::bind_simulation(m);
+    gpuyard::bind_timeline(m);
+    gpuyard::bind_formulas(m);
+    gpuyard::bind_env(m);
+    gpuyard::bind_learn(m);
+}

@@ -1,0 +1,168 @@
+#include "simulator/full_simulator.hpp"
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "base/rng.hpp"
+
+namespace gpuyard {
+
+namespace {
+
+std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
+                             std::shared_ptr<const Settings> settings, Needs needs, std::span<const PastJob> past)
+    : jobs_(std::move(jobs)), settings_(std::move(settings)), needs_(needs), view_(ClusterState(cluster)) {
+    const std::size_t count = jobs_->submit_us.size();
+    const std::size_t nodes = cluster->node_count();
+    view_.origin_s = jobs_->origin_s;
+    view_.epoch_us = jobs_->epoch_us;
+    view_.settings = settings_;
+    view_.demands = std::shared_ptr<const std::vector<Demand>>(jobs_, &jobs_->demands);
+    view_.user_usage.resize(as_index(jobs_->users));
+    view_.group_usage.resize(as_index(jobs_->groups));
+    view_.user_holdings.resize(as_index(jobs_->users));
+    view_.group_milli.assign(as_index(jobs_->groups), 0);
+    view_.quota_held_milli.assign(settings_->quota_milli.size(), 0);
+    view_.finished_early.assign(as_index(cluster->queues), 0);
+    view_.power = {std::vector<std::int32_t>(nodes, 0), std::vector<Time>(nodes, 0), std::vector<Time>(nodes, 0)};
+    view_.instant = ~std::uint64_t{0};  // the first instant is 0
+    state_.assign(count, JobState::unborn);
+    for (auto* column : {&done_us_, &attained_us_, &promoted_us_, &queued_us_, &left_queue_us_, &prediction_us_}) column->assign(count, 0);
+    for (auto* column : {&active_at_, &run_at_, &promise_at_}) column->assign(count, kNone);
+    backfilled_.assign(count, 0);
+    began_.assign(count, 0);
+    runs_.reserve(count);
+    for (const PastJob& job : past) {
+        history_.add(job.user, job.group, job.gpus, job.run_us);
+        view_.gittins.add(GittinsHistory::gpu_seconds(job.run_us, job.milli));
+    }
+    if (settings_->mtbf_us == 0) return;
+    failures_of_job_.assign(count, 0);
+    failures_of_node_.assign(nodes, 0);
+    for (std::size_t node = 0; node < nodes; ++node) {
+        const auto id = static_cast<std::int32_t>(node);
+        events_.push({draw_time(kStreamFailure, id, settings_->mtbf_us), EventKind::failure, id, 0});
+    }
+}
+
+Time FullSimulator::draw_time(std::uint64_t stream, std::int32_t node, Time mean_us) const {
+    const double u = uniform(settings_->seed, stream, static_cast<std::uint64_t>(node), failures_of_node_[as_index(node)]);
+    const double us = std::nearbyint(static_cast<double>(mean_us) * -std::log(1.0 - u));
+    return std::max(Time{1}, static_cast<Time>(us));
+}
+
+bool FullSimulator::stale(const Event& event) const {
+    const std::size_t i = as_index(event.id);
+    switch (event.kind) {
+        case EventKind::finish: return state_[i] != JobState::running || run_at_[i] != event.serial;
+        case EventKind::stop: return state_[i] != JobState::stopping || run_at_[i] != event.serial;
+        case EventKind::begin:
+            if (event.serial < 0) return !promises_[as_index(~event.serial)].valid;
+            return state_[i] != JobState::starting || run_at_[i] != event.serial;
+        default: return false;
+    }
+}
+
+// Whether jobs wait, and nothing will ever happen that could change what can start.
+bool FullSimulator::stuck() const {
+    return next_arrival_ == jobs_->submit_us.size() && view_.active.empty() && promised_ == 0 && nodes_down_ == 0 && wake_us_ == kEndless;
+}
+
+Time FullSimulator::next_time() {
+    while (!events_.empty() && stale(events_.top())) events_.pop();
+    if (finished_ == jobs_->size() || stuck()) return kEndless;
+    Time next = next_arrival_ < jobs_->submit_us.size() ? jobs_->submit_us[next_arrival_] : kEndless;
+    if (!events_.empty()) next = std::min(next, events_.top().time);
+    next = std::min(next, wake_us_);
+    if (settings_->ticks && !waiting_.empty())
+        next = std::min(next, (view_.now_us / settings_->reschedule_us + 1) * settings_->reschedule_us);
+    return next;
+}
+
+bool FullSimulator::next_instant() {
+    const Time next = next_time();
+    if (next == kEndless) return false;
+    if (next > kLatest) throw std::overflow_error("the simulated time exceeds the simulator's clock (2^62 microseconds)");
+    view_.now_us = next;
+    ++view_.instant;
+    view_.nodes_changed = false;
+    wake_us_ = kEndless;
+    std::fill(view_.finished_early.begin(), view_.finished_early.end(), std::uint8_t{0});
+    while (!events_.empty() && events_.top().time == next) {
+        const Event event = events_.top();
+        events_.pop();
+        if (!stale(event)) handle(event);
+    }
+    while (next_arrival_ < jobs_->submit_us.size() && jobs_->submit_us[next_arrival_] == next)
+        arrive(static_cast<JobId>(next_arrival_++));
+    return true;
+}
+
+void FullSimulator::handle(const Event& event) {
+    switch (event.kind) {
+        case EventKind::finish: return finish(event.id);
+        case EventKind::repair: return repair_node(static_cast<std::int32_t>(event.id));
+        case EventKind::failure: return fail_node(static_cast<std::int32_t>(event.id));
+        case EventKind::stop: return stop_takes_effect(event.id);
+        case EventKind::begin: break;
+    }
+    if (event.serial >= 0) return begin(event.id);
+    const std::int64_t index = ~event.serial;
+    Allocation allocation = promises_[as_index(index)].allocation;
+    void_promise(index);
+    view_.state.choose_gpus(jobs_->demand_of(as_index(event.id)), allocation.parts);
+    take(event.id, allocation, view_.now_us);
+    begin(event.id);
+}
+
+void FullSimulator::arrive(JobId job) {
+    const std::size_t i = as_index(job);
+    if (needs_.history)
+        prediction_us_[i] = history_.predict(jobs_->user_of(i), jobs_->group_of(i), jobs_->demand_of(i).gpus);
+    view_.mix.add(jobs_->demand_of(i));
+    view_.arrivals.add(view_.now_us);
+    queued_us_[i] = view_.now_us;
+    enter_queue(job);
+}
+
+void FullSimulator::enter_queue(JobId job) {
+    state_[as_index(job)] = JobState::waiting;
+    waiting_.insert(std::lower_bound(waiting_.begin(), waiting_.end(), job), job);
+    if (listener_ != nullptr) listener_->entered(queued(job));
+}
+
+void FullSimulator::leave_queue(JobId job) {
+    left_queue_us_[as_index(job)] = view_.now_us;
+    waiting_.erase(std::lower_bound(waiting_.begin(), waiting_.end(), job));
+    if (listener_ != nullptr) listener_->left(job);
+}
+
+QueuedJob FullSimulator::queued(JobId job) const {
+    const std::size_t i = as_index(job);
+    return {job,           jobs_->submit_us[i],   estimate_of(i),     jobs_->demand[i], jobs_->user_of(i),  jobs_->group_of(i),
+            jobs_->priority_of(i), jobs_->deadline_of(i), jobs_->row_of(i), queued_us_[i],    prediction_us_[i], done_us_[i],
+            attained_us_[i], promoted_us_[i]};
+}
+
+Snapshot FullSimulator::snapshot() const {
+    Snapshot copy(view_.state);
+    copy = view_;
+    copy.parts.clear();
+    for (ActiveJob& job : copy.active) {
+        const auto parts = view_.parts_of(job);
+        job.first_part = copy.parts.size();
+        copy.parts.insert(copy.parts.end(), parts.begin(), parts.end());
+    }
+    std::sort(copy.active.begin(), copy.active.end(), [](const ActiveJob& a, const ActiveJob& b) {
+        return a.expected_end_us != b.expected_end_us ? a.expected_end_us < b.expected_end_us : a.job < b.job;
+    });
+    for (const JobId job : waiting_) copy.queue.push_back(queued(job));
+    return copy;
+}
+
+}  // namespace gpuyard

@@ -1,0 +1,345 @@
+#include "simulator/native_policy.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gpuyard {
+
+namespace {
+
+constexpr std::size_t kMostDemandsToTry = 256;
+
+std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+Decider::Decider(const Policy& policy, const Snapshot& snapshot)
+    : policy_(policy),
+      snapshot_(snapshot),
+      settings_(*snapshot.settings),
+      placer_(policy.placement, settings_.seed),
+      fixed_(is_fixed_while_waiting(policy.order)),
+      queues_(as_index(snapshot.state.spec().queues)),
+      waiting_of_(snapshot.demands->size(), 0),
+      state_(snapshot.state),
+      usage_(snapshot.user_usage.size(), 0.0),
+      usage_as_of_(snapshot.user_usage.size(), ~std::uint64_t{0}),
+      shadow_(snapshot.state.shared_spec()),
+      misfits_(snapshot.demands->size(), 0),
+      no_room_(snapshot.demands->size(), 0),
+      room_maker_(snapshot) {
+    placer_.set_mix(&snapshot.mix);
+    placer_.set_power_cap(settings_.power_cap_mw);
+    if (settings_.sleep_after_us >= 0) placer_.set_asleep(&asleep_);
+    for (std::size_t d = 0; d < snapshot.demands->size(); ++d)
+        queues_[as_index((*snapshot.demands)[d].queue)].demands.push_back(static_cast<std::int32_t>(d));
+    if (policy.backfill != Backfill::conservative) return;
+    const bool limited = std::any_of(snapshot.demands->begin(), snapshot.demands->end(), [](const Demand& d) { return d.limited; });
+    for (std::size_t q = 0; q < queues_.size(); ++q)
+        queues_[q].plan = std::make_unique<Reservations>(snapshot, static_cast<std::int32_t>(q), limited);
+}
+
+// --- Who waits --------------------------------------------------------------------------------------------
+
+void Decider::entered(const QueuedJob& job) {
+    Queue& queue = queues_[as_index(snapshot_.demand(job.demand).queue)];
+    if (waiting_of_[as_index(job.demand)]++ == 0) ++queue.waiting_demands;
+    std::size_t slot = slots_.size();
+    if (free_slots_.empty()) {
+        slots_.push_back(job);
+    } else {
+        slot = free_slots_.back();
+        free_slots_.pop_back();
+        slots_[slot] = job;
+    }
+    const Entry entry{fixed_ ? score(policy_.order, scored(job), moment()) : 0.0, job.job, slot};
+    queue.entries.insert(std::upper_bound(queue.entries.begin(), queue.entries.end(), entry), entry);
+    entry_of_.emplace(job.job, entry);
+}
+
+void Decider::left(JobId job) {
+    const auto known = entry_of_.find(job);
+    const Entry entry = known->second;
+    const std::int32_t demand = job_of(entry).demand;
+    Queue& queue = queues_[as_index(snapshot_.demand(demand).queue)];
+    if (--waiting_of_[as_index(demand)] == 0) --queue.waiting_demands;
+    free_slots_.push_back(entry.slot);
+    queue.entries.erase(std::lower_bound(queue.entries.begin(), queue.entries.end(), entry));
+    entry_of_.erase(known);
+}
+
+// --- Passes -----------------------------------------------------------------------------------------------
+
+void Decider::prepare() {
+    decision_.starts.clear();
+    decision_.reservations.clear();
+    decision_.wake_us = kEndless;
+    if (policy_.backfill == Backfill::conservative) return;
+    state_ = snapshot_.state;
+    quota_held_milli_ = snapshot_.quota_held_milli;
+    if (settings_.sleep_after_us < 0) return;
+    asleep_.resize(snapshot_.state.spec().node_count());
+    awake_at_us_ = snapshot_.power.awake_at_us;
+    for (std::size_t node = 0; node < asleep_.size(); ++node)
+        asleep_[node] = snapshot_.power.asleep(node, snapshot_.now_us, settings_.sleep_after_us) ? 1 : 0;
+}
+
+Decision Decider::decide(bool use_snapshots_plan) {
+    prepare();
+    for (std::size_t q = 0; q < queues_.size(); ++q) {
+        current_ = &queues_[q];
+        current_queue_ = static_cast<std::int32_t>(q);
+        if (current_->entries.empty()) {
+            if (current_->plan) current_->plan->forget();
+            continue;
+        }
+        if (policy_.backfill == Backfill::conservative)
+            follow_plan(current_queue_, use_snapshots_plan);
+        else
+            make_pass(current_queue_);
+    }
+    return std::move(decision_);
+}
+
+// Whether any waiting job fits at all, where that is cheaper to know than the order.
+bool Decider::anything_fits(const Queue& queue) {
+    if (queue.demands.size() > kMostDemandsToTry) return true;
+    return std::any_of(queue.demands.begin(), queue.demands.end(), [&](std::int32_t d) {
+        return waiting_of_[as_index(d)] > 0 && placer_.placeable(state_, snapshot_.demand(d));
+    });
+}
+
+void Decider::make_pass(std::int32_t queue) {
+    if (makes_room())
+        room_maker_.begin(queue, preempts(policy_.order), [this](const ActiveJob& job) { return score_of(job); });
+    else if (!anything_fits(*current_))
+        return;
+    rank(*current_);
+    started_.assign(order_->size(), 0);
+    borrowing_ = false;
+    started_running_.clear();
+    running_parts_.clear();
+    scan();
+    if (settings_.quota_milli.empty() || !settings_.quota_borrowing || anyone_within_quota()) return;
+    borrowing_ = true;
+    scan();
+}
+
+void Decider::scan() {
+    at_ = 0;
+    ScanPass(*this, policy_, placer_, state_).run(misfits_, marked_, allocation_);
+    for (const std::int32_t demand : marked_no_room_) no_room_[as_index(demand)] = 0;
+    marked_no_room_.clear();
+}
+
+Candidate Decider::candidate_at(std::size_t place) const {
+    const QueuedJob& job = job_of((*order_)[place]);
+    return {job.job, job.demand, job.estimate_us, job.row, place};
+}
+
+bool Decider::next(Candidate& out) {
+    while (at_ < order_->size() && started_[at_]) ++at_;
+    if (at_ == order_->size()) return false;
+    sort_until(at_ + 1);
+    out = candidate_at(at_++);
+    if (out.job == watch_.job) watch(out);
+    return true;
+}
+
+void Decider::watch(const Candidate& candidate) {
+    watch_ = {watch_.job, true, false, false, false, watch_.head, 0, 0};
+    const ClusterSpec& spec = state_.spec();
+    for (const PoolOption& option : demand_of(candidate).pools) {
+        watch_.free_milli += state_.pool_free_milli(option.pool);
+        for (const std::int32_t node : spec.pools[as_index(option.pool)].nodes) watch_.most_empty = std::max(watch_.most_empty, state_.empty(node));
+    }
+}
+
+bool Decider::within_quota(const Candidate& candidate) const {
+    if (settings_.quota_milli.empty() || borrowing_) return true;
+    const auto quota = as_index(settings_.quota_of_group[as_index(job_of((*order_)[candidate.place]).group)]);
+    const bool within = quota_held_milli_[quota] + demand_of(candidate).total_milli() <= settings_.quota_milli[quota];
+    if (candidate.job == watch_.job) watch_.over_quota = !within;
+    return within;
+}
+
+bool Decider::anyone_within_quota() const {
+    for (std::size_t place = 0; place < order_->size(); ++place)
+        if (!started_[place] && within_quota(candidate_at(place))) return true;
+    return false;
+}
+
+Time Decider::begin_at(const Allocation& allocation) const {
+    Time begin = snapshot_.now_us;
+    if (settings_.sleep_after_us < 0) return begin;
+    for (const Part& part : allocation.parts) {
+        const std::size_t node = as_index(part.node);
+        begin = std::max(begin, asleep_[node] ? snapshot_.now_us + settings_.wake_us : awake_at_us_[node]);
+    }
+    return begin;
+}
+
+void Decider::wake(const Allocation& allocation) {
+    if (settings_.sleep_after_us < 0) return;
+    for (const Part& part : allocation.parts) {
+        const std::size_t node = as_index(part.node);
+        if (!asleep_[node]) continue;
+        asleep_[node] = 0;
+        awake_at_us_[node] = snapshot_.now_us + settings_.wake_us;
+    }
+}
+
+Time Decider::expected_end_at(const Candidate& candidate, const Allocation& allocation) const {
+    if (candidate.job == watch_.job) watch_.admitted = true;
+    if (candidate.estimate_us == kEndless) return kEndless;
+    const Time done = job_of((*order_)[candidate.place]).done_us;
+    const Time restore = done > 0 ? settings_.restore_of(demand_of(candidate)) : 0;
+    const Time left = std::max(Time{1}, candidate.estimate_us - done);
+    return begin_at(allocation) + restore + allocation.run_time(left, settings_.locality_penalty);
+}
+
+Shadow& Decider::shadow_of(const Candidate& head) {
+    watch_.head = head.job;
+    running_.clear();
+    for (const ActiveJob& job : snapshot_.active) {
+        if (snapshot_.demand(job.demand).queue != current_queue_) continue;
+        const auto parts = snapshot_.parts_of(job);
+        running_.insert({job.expected_end_us, job.job, job.demand, job.part_count, running_parts_.size()});
+        running_parts_.insert(running_parts_.end(), parts.begin(), parts.end());
+    }
+    for (const RunningJob& job : started_running_) running_.insert(job);
+    shadow_.compute(snapshot_.now_us, demand_of(head), placer_, state_, {running_, running_parts_, *snapshot_.demands});
+    return shadow_;
+}
+
+void Decider::start(const Candidate& candidate, const Allocation& allocation, bool backfilled) {
+    const Demand& demand = demand_of(candidate);
+    if (policy_.backfill == Backfill::easy || policy_.backfill == Backfill::easy_sjf) {
+        started_running_.push_back({expected_end_at(candidate, allocation), candidate.job, candidate.demand,
+                                    static_cast<std::uint32_t>(allocation.parts.size()), running_parts_.size()});
+        running_parts_.insert(running_parts_.end(), allocation.parts.begin(), allocation.parts.end());
+    }
+    wake(allocation);
+    state_.hold(demand, allocation.parts);
+    started_[candidate.place] = 1;
+    if (!settings_.quota_milli.empty())
+        quota_held_milli_[as_index(settings_.quota_of_group[as_index(job_of((*order_)[candidate.place]).group)])] += demand.total_milli();
+    decision_.starts.push_back({candidate.job, allocation.parts, backfilled, {}});
+}
+
+void Decider::close(const Allocation& allocation) {
+    for (const Part& part : allocation.parts) state_.take_offline(part.node);
+    wake(allocation);
+}
+
+bool Decider::make_room(const Candidate& candidate, bool blocked) {
+    if (candidate.job == watch_.job) watch_.misfit = true;
+    if (watch_.head < 0) watch_.head = candidate.job;
+    if (!makes_room()) return false;
+    std::uint8_t& none = no_room_[as_index(candidate.demand)];
+    if (none) return false;
+    if (!room_maker_.make(state_, demand_of(candidate), candidate.row, (*order_)[candidate.place].score, placer_, asleep_, room_)) {
+        // Jobs that rank behind it have no more to take from. That does not follow where more room can hinder, nor for moves:
+        // there it matters where the rule happens to place the job.
+        if (placer_.needs_only_room() && !settings_.defragment) {
+            none = 1;
+            marked_no_room_.push_back(candidate.demand);
+        }
+        return false;
+    }
+    started_[candidate.place] = 1;
+    decision_.starts.push_back({candidate.job, room_.allocation.parts, blocked, room_.stops});
+    close(room_.allocation);
+    if (room_.moves) {
+        decision_.starts.push_back({room_.stops.front(), room_.moved_to.parts, false, {}});
+        close(room_.moved_to);
+    }
+    return true;
+}
+
+void Decider::follow_plan(std::int32_t queue, bool use_snapshots_plan) {
+    Reservations& plan = *queues_[as_index(queue)].plan;
+    if (use_snapshots_plan) plan.load(snapshot_.reservations);
+    rank(*current_);
+    sort_until(order_->size());
+    planned_.clear();
+    for (const Entry& entry : *order_) planned_.push_back(&job_of(entry));
+    bool passed_over = false;
+    for (const Reservation& entry : plan.update(planned_, placer_)) {
+        if (entry.begin_us == snapshot_.now_us)
+            decision_.starts.push_back({entry.job, entry.parts, passed_over, {}});
+        else
+            passed_over = true;
+        if (use_snapshots_plan && entry.begin_us != snapshot_.now_us) decision_.reservations.push_back(entry);
+    }
+    plan.drop_started();
+    decision_.wake_us = std::min(decision_.wake_us, plan.next_begin());
+}
+
+// --- Why --------------------------------------------------------------------------------------------------
+
+Explanation Decider::explain(JobId job) {
+    watch_ = {};
+    watch_.job = job;
+    const Decision decision = decide(true);
+    Explanation why;
+    const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const QueuedJob& q) { return q.job == job; });
+    const Queue& queue = queues_[as_index(snapshot_.demand(found->demand).queue)];
+    rank(queue);
+    sort_until(order_->size());
+    while ((*order_)[as_index(why.rank)].job != job) ++why.rank;
+    if (!watch_.tried) {
+        watch(candidate_at(as_index(why.rank)));
+        watch_.tried = false;
+    }
+    why.free_milli = watch_.free_milli;
+    why.most_empty = watch_.most_empty;
+    for (const Start& start : decision.starts) {
+        if (start.job != job) continue;
+        why.verdict = Verdict::starts;
+        why.stops = start.stops;
+        return why;
+    }
+    for (const Reservation& entry : decision.reservations) {
+        if (entry.job != job) continue;
+        why.verdict = entry.begin_us == kEndless ? Verdict::no_reservation : Verdict::reserved;
+        why.until_us = entry.begin_us;
+        return why;
+    }
+    if (watch_.head != job) why.head = watch_.head;
+    if (why.head >= 0 && (policy_.backfill == Backfill::easy || policy_.backfill == Backfill::easy_sjf)) why.until_us = shadow_.time();
+    if (watch_.over_quota)
+        why.verdict = Verdict::over_quota;
+    else if (!watch_.tried)
+        why.verdict = policy_.backfill == Backfill::strict && watch_.head >= 0 ? Verdict::behind_head : Verdict::does_not_fit;
+    else if (watch_.misfit || !placer_.placeable(state_, snapshot_.demand(found->demand)))
+        why.verdict = Verdict::does_not_fit;
+    else
+        why.verdict = watch_.admitted ? Verdict::would_delay_head : Verdict::not_admitted;
+    return why;
+}
+
+// --- On a snapshot ----------------------------------------------------------------------------------------
+
+Decision decide(const Snapshot& snapshot, const Policy& policy) {
+    Decider decider(policy, snapshot);
+    for (const QueuedJob& job : snapshot.queue) decider.entered(job);
+    Decision decision = decider.decide(true);
+    decision.native = true;
+    decision.instant = snapshot.instant;
+    return decision;
+}
+
+Explanation explain(const Snapshot& snapshot, const Policy& policy, JobId job) {
+    Decider decider(policy, snapshot);
+    for (const QueuedJob& queued : snapshot.queue) decider.entered(queued);
+    return decider.explain(job);
+}
+
+std::vector<JobId> ranked(const Snapshot& snapshot, const Policy& policy) {
+    Decider decider(policy, snapshot);
+    for (const QueuedJob& job : snapshot.queue) decider.entered(job);
+    return decider.ranked();
+}
+
+}  // namespace gpuyard

@@ -1,0 +1,137 @@
+// The native policies on a full simulator or on a snapshot: which waiting jobs start now, where, and who makes room for them.
+// docs/contract/simulator.md, sections 8 to 11, 15, 17 and 18.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "simulator/full_simulator.hpp"
+#include "simulator/preemption.hpp"
+#include "simulator/reservations.hpp"
+#include "policy/scan_pass.hpp"
+#include "simulator/snapshot.hpp"
+
+namespace gpuyard {
+
+// Remembers who waits between decisions; told by the simulator, or filled from a snapshot.
+class Decider : public QueueListener {
+public:
+    Decider(const Policy& policy, const Snapshot& snapshot);
+    Decider(const Decider&) = delete;
+    Decider& operator=(const Decider&) = delete;
+
+    void entered(const QueuedJob& job) override;
+    void left(JobId job) override;
+
+    // `snapshot` must be the one it was made for, brought up to date. The plan of `conservative` is its own from call to call
+    // unless it is told to take the snapshot's.
+    Decision decide(bool use_snapshots_plan);
+    std::vector<JobId> ranked();
+    // Every waiting job with its score, smaller first.
+    std::vector<std::pair<double, JobId>> scored_jobs();
+    // Makes a decision and says what became of a job that waits.
+    Explanation explain(JobId job);
+
+    // Host of ScanPass.
+    bool next(Candidate& out);
+    const Demand& demand_of(const Candidate& candidate) const { return snapshot_.demand(candidate.demand); }
+    bool within_quota(const Candidate& candidate) const;
+    bool make_room(const Candidate& candidate, bool blocked);
+    Time expected_end_at(const Candidate& candidate, const Allocation& allocation) const;
+    Shadow& shadow_of(const Candidate& head);
+    void start(const Candidate& candidate, const Allocation& allocation, bool backfilled);
+    bool all_misfit(std::size_t misfits) const { return !makes_room() && misfits >= current_->waiting_demands; }
+
+private:
+    struct Entry {
+        double score;
+        JobId job;
+        std::size_t slot;
+        bool operator<(const Entry& other) const { return score != other.score ? score < other.score : job < other.job; }
+    };
+    struct Queue {
+        std::vector<Entry> entries;        // in order if scores are fixed while jobs wait, else by job
+        std::size_t waiting_demands = 0;
+        std::vector<std::int32_t> demands;  // all of the queue's
+        std::unique_ptr<Reservations> plan;
+    };
+
+    const QueuedJob& job_of(const Entry& entry) const { return slots_[entry.slot]; }
+    Moment moment() const;
+    Scored scored(const QueuedJob& job);
+    double usage_of(std::int32_t user);
+    double fair_factor(std::int32_t user);
+    void score_all(const Queue& queue);
+    void add_dominant_shares(const Queue& queue);
+    void rank(const Queue& queue);
+    void sort_until(std::size_t count);
+    bool anything_fits(const Queue& queue);
+    void prepare();
+    void make_pass(std::int32_t queue);
+    void scan();
+    void follow_plan(std::int32_t queue, bool use_snapshots_plan);
+    bool anyone_within_quota() const;
+    double score_of(const ActiveJob& job) const;
+    Candidate candidate_at(std::size_t place) const;
+    Time begin_at(const Allocation& allocation) const;
+    void wake(const Allocation& allocation);
+    void close(const Allocation& allocation);
+    bool makes_room() const { return preempts(policy_.order) || settings_.defragment; }
+
+    // What a pass did with the job that `explain` asks about.
+    struct Watch {
+        JobId job = -1;
+        bool tried = false, over_quota = false, misfit = false, admitted = false;
+        JobId head = -1;
+        std::int64_t free_milli = 0;
+        std::int32_t most_empty = 0;
+    };
+    void watch(const Candidate& candidate);
+
+    const Policy& policy_;
+    const Snapshot& snapshot_;
+    const Settings& settings_;
+    Placer placer_;
+    bool fixed_;
+    mutable Watch watch_;
+    std::vector<Queue> queues_;
+    std::vector<QueuedJob> slots_;
+    std::vector<std::size_t> free_slots_;
+    std::unordered_map<JobId, Entry> entry_of_;  // where to look for a job in its queue
+    std::vector<std::int64_t> waiting_of_;  // by demand
+    // Of the decision that is being made.
+    Decision decision_;
+    ClusterState state_;
+    const Queue* current_ = nullptr;
+    std::int32_t current_queue_ = 0;
+    bool borrowing_ = false;
+    const std::vector<Entry>* order_ = nullptr;  // of the current queue
+    std::vector<Entry> sorted_;
+    std::size_t sorted_until_ = 0;               // so many of them are in order, the others behind them
+    std::size_t at_ = 0;
+    std::vector<std::uint8_t> started_;    // by place in order_
+    std::vector<Scored> scored_;
+    std::vector<double> scores_;
+    std::vector<std::uint8_t> asleep_;
+    std::vector<Time> awake_at_us_;
+    std::vector<std::int64_t> quota_held_milli_;
+    std::vector<double> usage_;            // by user, as of the instant in usage_as_of_
+    std::vector<std::uint64_t> usage_as_of_;
+    double total_usage_ = 0.0, total_weight_ = 0.0;
+    std::uint64_t total_as_of_ = ~std::uint64_t{0};
+    Shadow shadow_;
+    RunningJobs running_;                  // of the current queue
+    std::vector<RunningJob> started_running_;
+    std::vector<Part> running_parts_;
+    std::vector<const QueuedJob*> planned_;
+    std::vector<std::uint8_t> misfits_;
+    std::vector<std::uint8_t> no_room_;    // by demand, like misfits_
+    std::vector<std::int32_t> marked_no_room_;
+    std::vector<std::int32_t> marked_;
+    Allocation allocation_;
+    RoomMaker room_maker_;
+    RoomMaker::Room room_;
+};
+
+}  // namespace gpuyard

@@ -1,0 +1,150 @@
+// In which order a Decider considers the jobs of a queue.
+#include <algorithm>
+#include <cmath>
+
+#include "simulator/native_policy.hpp"
+
+namespace gpuyard {
+
+namespace {
+
+std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+Moment Decider::moment() const {
+    return {snapshot_.now_us,   snapshot_.instant, settings_.seed,     snapshot_.origin_s, static_cast<double>(snapshot_.state.spec().total_gpus),
+            &settings_, &snapshot_.gittins, policy_.order_parameter};
+}
+
+double Decider::usage_of(std::int32_t user) {
+    const std::size_t i = as_index(user);
+    if (usage_as_of_[i] != snapshot_.instant) {
+        usage_[i] = snapshot_.user_usage[i].at(snapshot_.now_us, settings_.usage_half_life_s);
+        usage_as_of_[i] = snapshot_.instant;
+    }
+    return usage_[i];
+}
+
+double Decider::fair_factor(std::int32_t user) {
+    if (total_as_of_ != snapshot_.instant) {
+        total_usage_ = 0.0;
+        total_weight_ = 0.0;
+        for (std::int32_t u = 0; u < std::ssize(snapshot_.user_usage); ++u) {
+            total_usage_ += usage_of(u);
+            total_weight_ += settings_.weight_of_user(u);
+        }
+        total_as_of_ = snapshot_.instant;
+    }
+    const double used = total_usage_ == 0.0 ? 0.0 : usage_of(user) / total_usage_;
+    return std::exp2(-(used / (settings_.weight_of_user(user) / total_weight_)));
+}
+
+Scored Decider::scored(const QueuedJob& job) {
+    const Demand& demand = snapshot_.demand(job.demand);
+    Scored s{job.submit_us, job.estimate_us, demand.size_gpus, job.priority, job.deadline_us, job.row, 0.0};
+    s.energy_rate = demand.energy_rate;
+    s.prediction_us = job.prediction_us;
+    s.done_us = job.done_us;
+    s.attained_us = job.attained_us;
+    s.promoted_us = job.promoted_us;
+    s.total_milli = demand.total_milli();
+    if (fixed_) return s;
+    s.starving = snapshot_.now_us - job.queued_us >= settings_.starvation_us;
+    if (policy_.order == Order::fair_share || policy_.order == Order::scored)
+        s.user_usage = usage_of(job.user) / settings_.weight_of_user(job.user);
+    if (policy_.order == Order::group_fair_share)
+        s.group_usage = snapshot_.group_usage[as_index(job.group)].at(snapshot_.now_us, settings_.usage_half_life_s) /
+                        settings_.weight_of_group(job.group);
+    if (policy_.order == Order::multifactor) s.fair_factor = fair_factor(job.user);
+    return s;
+}
+
+double Decider::score_of(const ActiveJob& job) const {
+    const Demand& demand = snapshot_.demand(job.demand);
+    const Time progress = job.progress_us(snapshot_.now_us);
+    Scored s{0, job.estimate_us, demand.size_gpus, 0.0, kEndless, job.row, 0.0};
+    s.done_us = job.done_us + work_done(progress, job.slowdown);
+    s.attained_us = job.attained_us + progress;
+    s.promoted_us = job.promoted_us;
+    s.total_milli = demand.total_milli();
+    return score(policy_.order, s, moment());
+}
+
+// The share that a user would have if this job and those of theirs that came before it ran too.
+void Decider::add_dominant_shares(const Queue& queue) {
+    const ClusterSpec& spec = snapshot_.state.spec();
+    std::vector<Holdings> asked = snapshot_.user_holdings;
+    const auto share = [](std::int64_t amount, std::int64_t capacity) {
+        return capacity > 0 ? static_cast<double>(amount) / static_cast<double>(capacity) : 0.0;
+    };
+    for (std::size_t i = 0; i < queue.entries.size(); ++i) {
+        const QueuedJob& job = job_of(queue.entries[i]);
+        Holdings& user = asked[as_index(job.user)];
+        user.add(snapshot_.demand(job.demand), 1);
+        scored_[i].dominant_share = std::max({share(user.milli, static_cast<std::int64_t>(spec.total_gpus) * 1000),
+                                              share(user.cpus, spec.given_cpus), share(user.memory_mib, spec.given_memory_mib)});
+    }
+}
+
+void Decider::score_all(const Queue& queue) {
+    scored_.clear();
+    for (const Entry& entry : queue.entries) scored_.push_back(scored(job_of(entry)));
+    if (policy_.order == Order::drf) add_dominant_shares(queue);
+    scores_.resize(scored_.size());
+    if (policy_.order == Order::scored) {
+        QueueColumns columns;
+        columns.now_us = snapshot_.now_us;
+        for (std::size_t i = 0; i < scored_.size(); ++i)
+            append(columns, scored_[i], job_of(queue.entries[i]).user, queue.entries[i].job);
+        policy_.scores(columns, scores_);
+        return;
+    }
+    const Moment now = moment();
+    for (std::size_t i = 0; i < scored_.size(); ++i) scores_[i] = score(policy_.order, scored_[i], now);
+}
+
+void Decider::rank(const Queue& queue) {
+    order_ = &queue.entries;
+    if (fixed_) return;
+    score_all(queue);
+    sorted_ = queue.entries;
+    for (std::size_t i = 0; i < sorted_.size(); ++i) sorted_[i].score = scores_[i];
+    sorted_until_ = 0;
+    order_ = &sorted_;
+}
+
+// Most passes look at the first few jobs of a long queue only.
+void Decider::sort_until(std::size_t count) {
+    if (order_ != &sorted_) return;
+    while (sorted_until_ < std::min(count, sorted_.size())) {
+        const std::size_t next = std::min(sorted_.size(), 2 * sorted_until_ + 64);
+        const auto from = sorted_.begin() + static_cast<std::ptrdiff_t>(sorted_until_);
+        const auto to = sorted_.begin() + static_cast<std::ptrdiff_t>(next);
+        if (to != sorted_.end()) std::nth_element(from, to, sorted_.end());
+        std::sort(from, to);
+        sorted_until_ = next;
+    }
+}
+
+std::vector<std::pair<double, JobId>> Decider::scored_jobs() {
+    std::vector<std::pair<double, JobId>> jobs;
+    for (const Queue& queue : queues_) {
+        rank(queue);
+        for (const Entry& entry : *order_) jobs.emplace_back(entry.score, entry.job);
+    }
+    return jobs;
+}
+
+std::vector<JobId> Decider::ranked() {
+    std::vector<JobId> jobs;
+    for (const Queue& queue : queues_) {
+        if (queue.entries.empty()) continue;
+        rank(queue);
+        sort_until(order_->size());
+        for (const Entry& entry : *order_) jobs.push_back(entry.job);
+    }
+    return jobs;
+}
+
+}  // namespace gpuyard

@@ -1,0 +1,180 @@
+// What a scheduler may know at a decision point, and what it decides. True durations are not in it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "policy/backfill.hpp"
+#include "cluster/cluster.hpp"
+#include "simulator/history.hpp"
+#include "policy/order.hpp"
+#include "policy/policy.hpp"
+
+namespace gpuyard {
+
+struct QueuedJob {
+    JobId job;
+    Time submit_us;
+    Time estimate_us;  // kEndless = unknown
+    std::int32_t demand;
+    std::int32_t user;
+    std::int32_t group;
+    double priority;
+    Time deadline_us;  // kEndless = none
+    std::int64_t row;
+    Time queued_us;      // when it entered the queue
+    Time prediction_us;  // from finished jobs
+    Time done_us;        // work done in earlier runs, at speed 1
+    Time attained_us;    // service in earlier runs
+    Time promoted_us;    // service that no longer counts for the level of `tiresias`
+};
+
+enum class RunState : std::uint8_t { starting, running, stopping };
+
+// A job that holds GPUs. Its allocation is `part_count` parts from `first_part` on in an array kept elsewhere.
+struct ActiveJob {
+    JobId job;
+    Time estimate_us;
+    std::int32_t demand;
+    std::int64_t row;
+    RunState state;
+    Time begin_us;         // of this run; when it will be, while it is starting
+    Time restore_us;
+    double slowdown;       // µs of run time a µs of work
+    Time expected_end_us;  // kEndless = unknown
+    Time done_us;          // before this run
+    Time attained_us;
+    Time promoted_us;
+    std::size_t first_part;
+    std::uint32_t part_count;
+    Time stop_us = kEndless;  // since when it makes no progress, if it is being stopped
+
+    // Whether it may make room for another: it has begun, before now, and long enough ago.
+    bool may_stop(Time now_us, Time min_run_us) const {
+        return state == RunState::running && begin_us < now_us && now_us - begin_us >= min_run_us;
+    }
+    // Service in this run so far.
+    Time progress_us(Time now_us) const {
+        return state == RunState::starting ? 0 : std::max(Time{0}, std::min(now_us, stop_us) - (begin_us + restore_us));
+    }
+};
+
+// Work at speed 1 that so much service does: docs/contract/simulator.md, section 14.
+inline Time work_done(Time progress_us, double slowdown) {
+    return slowdown == 1.0 ? progress_us : static_cast<Time>(std::floor(static_cast<double>(progress_us) / slowdown));
+}
+
+// How many jobs arrived lately, each counting for half as much after an hour: docs/contract/observation.md, `arrivals`.
+struct ArrivalRate {
+    double count = 0.0;
+    Time updated_us = 0;
+
+    double at(Time now_us) const { return count * std::exp2(-(seconds(now_us - updated_us) / 3600.0)); }
+    void add(Time now_us) {
+        count = at(now_us) + 1.0;
+        updated_us = now_us;
+    }
+};
+
+// What the jobs of a user hold.
+struct Holdings {
+    std::int64_t milli = 0;  // of GPUs
+    std::int64_t cpus = 0;
+    std::int64_t memory_mib = 0;
+
+    void add(const Demand& demand, std::int64_t times) {
+        milli += times * demand.total_milli();
+        cpus += times * demand.cpus;
+        memory_mib += times * demand.memory_mib;
+    }
+};
+
+// A job's place in the plan of `conservative`. Begin kEndless: it has none.
+struct Reservation {
+    JobId job;
+    std::int32_t demand;
+    Time begin_us = kEndless;
+    Time end_us = kEndless;
+    std::vector<Part> parts;
+};
+
+// Which nodes sleep, and since when or until when.
+struct NodePower {
+    std::vector<std::int32_t> users;   // jobs that hold the node or were promised it
+    std::vector<Time> idle_since_us;
+    std::vector<Time> awake_at_us;     // when it was or will be awake after its last sleep
+
+    bool asleep(std::size_t node, Time now_us, Time sleep_after_us) const {
+        return sleep_after_us >= 0 && users[node] == 0 && now_us - idle_since_us[node] >= sleep_after_us;
+    }
+};
+
+// Filled by the simulator, or by an adapter of a live cluster.
+struct Snapshot {
+    Time now_us = 0;
+    std::uint64_t instant = 0;
+    double origin_s = 0.0;
+    Time epoch_us = 0;  // what the log's clock showed at time 0
+    ArrivalRate arrivals;
+    std::shared_ptr<const Settings> settings;
+    std::shared_ptr<const std::vector<Demand>> demands;
+    std::vector<QueuedJob> queue;        // in order of arrival
+    std::vector<ActiveJob> active;       // in any order
+    std::vector<Part> parts;             // of the active jobs
+    std::vector<DecayedUsage> user_usage, group_usage;
+    std::vector<Holdings> user_holdings;
+    std::vector<std::int64_t> group_milli;  // of GPUs, held by the jobs of each group
+    std::vector<std::int64_t> quota_held_milli;
+    GittinsHistory gittins;
+    JobMix mix;                          // what has arrived so far
+    NodePower power;
+    std::vector<Reservation> reservations;      // in the order in which they were planned
+    std::vector<std::uint8_t> finished_early;   // by queue: a job finished now, before its expected end
+    bool nodes_changed = false;                 // a node failed or was repaired now
+    ClusterState state;
+
+    explicit Snapshot(ClusterState free) : state(std::move(free)) {}
+
+    const Demand& demand(std::int32_t i) const { return (*demands)[static_cast<std::size_t>(i)]; }
+    std::span<const Part> parts_of(const ActiveJob& job) const { return std::span(parts).subspan(job.first_part, job.part_count); }
+};
+
+struct Start {
+    JobId job;
+    std::vector<Part> parts;
+    bool backfilled = false;
+    std::vector<JobId> stops;  // running jobs that make room for it
+};
+
+struct Decision {
+    std::vector<Start> starts;  // in the order in which they are made
+    std::vector<Reservation> reservations;
+    Time wake_us = kEndless;    // when to decide again at the latest, because a reservation begins
+    bool native = false;        // made by `decide` of the instant below, so that it needs no check there
+    std::uint64_t instant = 0;
+};
+
+// The native policies as a function of a snapshot: one pass over each queue.
+Decision decide(const Snapshot& snapshot, const Policy& policy);
+
+// What became of one waiting job in a pass, and why.
+enum class Verdict : std::uint8_t { starts, does_not_fit, behind_head, would_delay_head, not_admitted, over_quota, reserved, no_reservation };
+struct Explanation {
+    Verdict verdict = Verdict::does_not_fit;
+    std::int64_t rank = 0;         // jobs before it in its queue
+    JobId head = -1;               // the first job that did not fit, if there is one before it
+    Time until_us = kEndless;      // the head's shadow time, or its own reservation's begin
+    std::int64_t free_milli = 0;   // in its pools, when it was tried
+    std::int32_t most_empty = 0;   // the most empty GPUs on one of its nodes
+    std::vector<JobId> stops;      // who makes room for it
+};
+
+Explanation explain(const Snapshot& snapshot, const Policy& policy, JobId job);
+
+// The waiting jobs in the policy's order, one queue after another.
+std::vector<JobId> ranked(const Snapshot& snapshot, const Policy& policy);
+
+}  // namespace gpuyard

@@ -1,0 +1,184 @@
+"""``gpuyard experiments``: run recipes, write the page of results, ship and check models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from gpuyard.cli.inputs import Flag, Json, one_line, open_console, print_json
+
+if TYPE_CHECKING:
+    from gpuyard.experiments.running import Experiment
+
+Files = Annotated[
+    list[Path] | None,
+    Parameter(negative=(), help="Recipes, such as experiments/lublin.toml. (default: all of experiments/)"),
+]
+Results = Annotated[Path, Parameter(help="The folder of results.")]
+Traces = Annotated[
+    Path | None,
+    Parameter(env_var="GPUYARD_TRACES", help="The folder of public traces (docs/guide/experiments.md)."),
+]
+
+RECIPES, RESULTS, PAGE = Path("experiments"), Path("results"), Path("docs/results/index.md")
+
+experiments_app = App(
+    name="experiments",
+    help="Experiments of docs/results/index.md: run them, write the page, check models.",
+    sort_key=5,
+)
+
+
+@experiments_app.command
+def run(
+    files: Files = None,
+    /,
+    *,
+    traces: Traces = None,
+    results: Results = RESULTS,
+    until: Annotated[str | None, Parameter(help="Name of the last step to run.")] = None,
+    json: Json = False,
+) -> None:
+    """Run experiments step by step; what has been run before is not run again.
+
+    Example: gpuyard experiments run experiments/lublin.toml --traces traces
+    """
+    from gpuyard.experiments.running import Experiment, check_step, run_experiment
+    from gpuyard.terminal.console import errors
+
+    experiments = [Experiment.of(file, results) for file in files or _recipes()]
+    console = errors()
+    for experiment in experiments:  # before hours are spent on the first
+        check_step(experiment, until)
+        _check_options(experiment)
+    for experiment in experiments:
+        run_experiment(experiment, traces, lambda line: console.print(line, soft_wrap=True), until)
+    known = [{"experiment": e.name, "minutes": e.minutes(), "complete": e.is_complete} for e in experiments]
+    if json:
+        print_json({"experiments": known})
+        return
+    for one in known:
+        open_console().print(f"{one['experiment']}: {one['minutes']:.0f} min in all", soft_wrap=True)
+
+
+@experiments_app.command
+def page(
+    files: Files = None,
+    /,
+    *,
+    results: Results = RESULTS,
+    out: Annotated[Path, Parameter(help="The page to write.")] = PAGE,
+    readme: Annotated[
+        Path | None, Parameter(help="A file whose table of headlines is written, too, between its marks.")
+    ] = None,
+    force: Annotated[
+        bool, Flag, Parameter(help="Also if figures that the page has now would be lost.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Write the page of results from what experiments left behind.
+
+    An experiment of which nothing was run here keeps what the page says of it. If its recipe has changed
+    since, its figures would be lost, and nothing is written without --force.
+    """
+    from gpuyard.experiments.page import write_page
+    from gpuyard.experiments.running import Experiment
+    from gpuyard.units import plural
+
+    experiments = [Experiment.of(file, results) for file in files or _recipes()]
+    written = write_page(experiments, out, readme, force=force)
+    whole, kept, missing = (list(names) for names in (written.whole, written.kept, written.missing))
+    if json:
+        print_json({"page": str(out), "experiments": whole, "kept": kept, "missing": missing})
+        return
+    before = len(set(whole) & set(kept))
+    told = f", {before} of them as published before" if before else ""
+    console = open_console()
+    console.print(f"{out}: {plural(len(whole), 'experiment')} with all tables{told}", soft_wrap=True)
+    if missing:
+        why = "nothing was run here, and the page had nothing of these very recipes"
+        console.print(f"not complete, as {why}: {', '.join(missing)}", soft_wrap=True)
+
+
+@experiments_app.command
+def ship(
+    files: Files = None,
+    /,
+    *,
+    results: Results = RESULTS,
+    out: Annotated[Path, Parameter(help="The folder of models.")] = Path("src/gpuyard/models"),
+    page: Annotated[Path | None, Parameter(help="The page of models to write.")] = Path("docs/models.md"),
+    json: Json = False,
+) -> None:
+    """Copy the models that recipes name, with a card each, to where the package has its models.
+
+    Models of experiments of which nothing was run here stay as they are.
+    """
+    from gpuyard.experiments.models import ship_models
+    from gpuyard.experiments.running import Experiment
+
+    experiments = [Experiment.of(file, results) for file in files or _recipes()]
+    names = ship_models(experiments, out, page)
+    left = [model.name for one in experiments for model in one.recipe.model if model.name not in names]
+    if json:
+        print_json({"models": names, "left": left})
+        return
+    console = open_console()
+    for name in names:
+        console.print(f"{out / name}.safetensors", soft_wrap=True)
+    if left:
+        console.print(f"left as they are, as nothing was run here: {', '.join(left)}", soft_wrap=True)
+
+
+@experiments_app.command
+def check(
+    names: Annotated[list[str] | None, Parameter(negative=(), help="Models. (default: all)")] = None,
+    /,
+    *,
+    traces: Traces = None,
+    models: Annotated[
+        list[str] | None, Parameter(name="--model", negative=(), help="The same; repeat it.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Evaluate the shipped models again and compare with the figures on their cards.
+
+    Example: gpuyard experiments check philly-order --traces traces
+    """
+    from gpuyard.experiments.checking import check_models
+
+    checks = check_models(traces, list(dict.fromkeys([*(names or ()), *(models or ())])))
+    if json:
+        print_json({"checks": [one.document() for one in checks]})
+    else:
+        for one in checks:
+            open_console().print(one.in_words(), soft_wrap=True, markup=False)
+        if not checks:
+            open_console().print("no models come with this gpuyard")
+    return 0 if all(one.agrees is not False for one in checks) else 1
+
+
+def _check_options(experiment: Experiment) -> None:
+    """Refuse options that no command has: the last step of a recipe may come after hours of others."""
+    from cyclopts import CycloptsError
+
+    from gpuyard.cli import app
+    from gpuyard.errors import InputError
+    from gpuyard.experiments.recipe import commands_of
+
+    for step in experiment.recipe.step:
+        try:
+            app.parse_args(list(commands_of(step)[0].arguments), exit_on_error=False, print_error=False)
+        except CycloptsError as error:
+            raise InputError(f"{experiment.name}: step {step.name}: {one_line(str(error))}") from None
+
+
+def _recipes() -> list[Path]:
+    from gpuyard.errors import InputError
+
+    found = sorted(RECIPES.glob("*.toml"))
+    if not found:
+        raise InputError(f"there are no recipes in {RECIPES}/; name the files of experiments to use")
+    return found

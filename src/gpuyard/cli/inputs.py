@@ -1,0 +1,208 @@
+"""What commands share: parameters, reading a workload, printing. Imports are made when they are needed."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from cyclopts import Parameter
+
+from gpuyard.cli.shape_options import parse_pairs
+from gpuyard.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpuyard.cluster.model import Cluster
+    from gpuyard.workload import Workload
+    from gpuyard.workload.formats import ImportedTrace
+    from gpuyard.workload.importing import ImportReport
+
+Flag = Parameter(negative=(), show_default=False)
+Json = Annotated[
+    bool, Flag, Parameter(help="Print one JSON document on standard output and nothing else there.")
+]
+ClusterText = Annotated[
+    str | None,
+    Parameter(help="A shorthand such as 64x8 (nodes x GPUs), a preset's name, or a TOML file."),
+]
+WorkloadText = Annotated[
+    str, Parameter(help="A file of jobs in any known format, or a built-in workload such as demo.")
+]
+OutFile = Annotated[Path, Parameter(help="The file to write: .csv, .csv.gz or .parquet.")]
+
+
+class OpenedTrace(NamedTuple):
+    """Jobs, what they run on, and the account of the import that they come from, if there is one."""
+
+    workload: Workload
+    cluster: Cluster | None
+    report: ImportReport | None
+
+
+def open_workload(source: str) -> Workload:
+    """The jobs of a file, or built-in ones; a note says what the file holds and the jobs do not."""
+    return open_trace(source, None).workload
+
+
+def open_trace(source: str, cluster: str | None) -> OpenedTrace:
+    """The jobs of a file or built-in ones, and the cluster: the named one, else that of built-in jobs.
+
+    What reading a log rejected, repaired or assumed is told on standard error.
+
+    Raises:
+        InputError: for a name that is neither a file nor a built-in workload, with the closest ones.
+    """
+    machines = open_cluster(cluster)
+    if is_preset(source):
+        from gpuyard.workload.generators import preset_workload
+
+        trace = preset_workload(source)
+        return OpenedTrace(trace.workload, machines or trace.cluster, None)
+    imported = import_with([source], "; gpuyard workload import takes such options")
+    if imported.report.format == "native":
+        return OpenedTrace(imported.workload, machines, _report_of(Path(source)))
+    if summary := imported.report.summary():
+        print_note(f"{source}: {summary}; gpuyard workload import {source} --out FILE shows all")
+    return OpenedTrace(imported.workload, machines, imported.report)
+
+
+def import_with(
+    files: Sequence[str | Path],
+    where_options_go: str = "",
+    format: str | None = None,
+    *,
+    strict: bool = True,
+    options: dict[str, Any] | None = None,
+) -> ImportedTrace:
+    """Import files; errors name options as they are written on the command line.
+
+    Args:
+        files: Of one trace.
+        where_options_go: What an error ends in that names options which the command at hand does not have.
+        format: Its name, if it was given.
+        strict: Refuse what is ambiguous.
+        options: Of the format.
+    """
+    from gpuyard.workload.formats import import_trace
+
+    try:
+        return import_trace(files, format, strict=strict, **options or {})
+    except InputError as error:
+        said = _in_options(str(error))
+        raise InputError(said if said == str(error) else said + where_options_go) from None
+
+
+def _in_options(message: str) -> str:
+    """An error of a reader, with the format's options as the command line takes them."""
+    from gpuyard.workload.formats import workload_formats
+
+    models = (getattr(reader, "Options", None) for reader in workload_formats().values())
+    names = "|".join(sorted({name for model in models if model for name in model.model_fields}))
+    stated = re.compile(rf"(\bwith|\bor|,)( the)?( option)? ({names}) ?= ?'?([\w.-]*\w)'?")
+    message = stated.sub(r"\1 --option \4=\5", message)
+    message = re.sub(rf"\bthe option ({names})\b", r"--option \1=...", message)
+    return message.replace("or import leniently to assume", "or give --lenient to assume")
+
+
+def _report_of(workload: Path) -> ImportReport | None:
+    """The report of the import that wrote this very file, if it lies beside it."""
+    from gpuyard.workload.import_reports import is_about, read_report, report_beside
+
+    try:
+        report = read_report(report_beside(workload))
+    except InputError:
+        return None
+    return report if is_about(report, workload) else None
+
+
+def is_preset(source: str) -> bool:
+    """Whether this names a built-in workload; those go before files of the same name.
+
+    Raises:
+        InputError: for what looks like a name and is neither that nor a file.
+    """
+    from gpuyard.workload.generators import preset_workloads
+
+    if source in preset_workloads():
+        return True
+    path = Path(source)
+    if path.name == source and not path.suffix and not path.exists():
+        from gpuyard.registry import suggest
+
+        known = suggest(source, preset_workloads())
+        raise InputError(f"{source}: no such file, and no built-in workload of that name{known}")
+    return False
+
+
+def open_cluster(text: str | None) -> Cluster | None:
+    """The cluster, if one was named."""
+    from gpuyard.cluster.model import parse_cluster
+
+    return None if text is None else parse_cluster(text)
+
+
+def first_lines(things: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
+    """Names and the first lines of what the things say of themselves."""
+    return [
+        (name, (thing.__doc__ or "").strip().split("\n", 1)[0].replace("``", "")) for name, thing in things
+    ]
+
+
+def parse_settings(option: str, texts: Iterable[str]) -> dict[str, Any]:
+    """KEY=VALUE pairs. Values as they are; those that start like a JSON list or object are read as one."""
+    settings: dict[str, Any] = dict(parse_pairs(option, list(texts)))
+    for name, value in settings.items():
+        if value[:1] in ("[", "{"):
+            try:
+                settings[name] = json.loads(value)
+            except ValueError:
+                raise InputError(f"{option} {name}={value}: is not valid JSON") from None
+    return settings
+
+
+def check_output(option: str, path: Path | None, suffixes: tuple[str, ...]) -> None:
+    """Before long work: refuse a file that cannot be written, or whose name does not say what it is."""
+    if path is None:
+        return
+    from gpuyard.files import check_target
+
+    if path.suffix not in suffixes:
+        raise InputError(f"{option} {path}: give a name that ends in {' or '.join(suffixes)}")
+    check_target(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    from gpuyard.files import atomic_write
+
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def one_line(text: str) -> str:
+    """Text that may come from a file, fit for a line of a terminal."""
+    return re.sub(r"[\x00-\x1f\x7f]+", " ", text).strip()
+
+
+def print_note(text: str) -> None:
+    """Something to know about a result, on standard error."""
+    print(f"note: {one_line(text)}", file=sys.stderr)
+
+
+def open_console(**options: Any) -> Console:
+    """The console for results."""
+    from gpuyard.terminal.console import output
+
+    return output(**options)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on standard output."""
+    from gpuyard.units import json_text
+
+    print(json_text(document))

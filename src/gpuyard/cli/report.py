@@ -1,0 +1,62 @@
+"""``gpuyard report``: results as one HTML page."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from gpuyard.cli.inputs import Flag, Json, check_output, open_console, print_json
+
+
+def report(
+    directories: Annotated[
+        list[Path],
+        Parameter(
+            negative=(),
+            help="What gpuyard evaluate or simulate --out wrote; training runs given beside it add curves.",
+        ),
+    ],
+    /,
+    *,
+    out: Annotated[Path, Parameter(help="The page to write.")] = Path("report.html"),
+    metric: Annotated[
+        str | None,
+        Parameter(
+            help="Decide by another metric than the evaluation was made with (docs/contract/metrics.md)."
+        ),
+    ] = None,
+    open: Annotated[bool, Flag, Parameter(help="Open it in the browser.")] = False,
+    perfetto: Annotated[
+        Path | None,
+        Parameter(
+            help="Also write a schedule as a trace for ui.perfetto.dev: a name ending in .json or .json.gz."
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None, Parameter(help="With --perfetto: whose schedule. (default: the best one's)")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show which policy is best, by how much and how sure, on one HTML page that needs nothing else.
+
+    Example: gpuyard simulate heavy-tail --policy fifo --policy sjf+easy --out results, then
+    gpuyard report results --open
+    """
+    check_output("--out", out, (".html",))
+    if perfetto is not None:
+        check_output("--perfetto", perfetto, (".json", ".gz"))
+    from gpuyard.report.writing import make_report
+
+    made = make_report(out, directories, metric=metric, perfetto=perfetto, policy=policy)
+    if json:
+        print_json(made.document())
+    else:
+        console = open_console()
+        console.print(made.sentence, made.sure, "", sep="\n")
+        console.print(f"Written to {out}" + ("" if open else ": open it in a browser"))
+        if perfetto is not None:
+            console.print(f"Schedule of {made.traced} written to {perfetto}: open it at ui.perfetto.dev")
+    if open:
+        import webbrowser
+
+        webbrowser.open(out.resolve().as_uri())

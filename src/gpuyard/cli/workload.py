@@ -1,0 +1,353 @@
+"""``gpuyard workload``: making, importing, looking over and shaping workloads."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from gpuyard.cli.generators import fit, synth
+from gpuyard.cli.inputs import (
+    ClusterText,
+    Flag,
+    Json,
+    OutFile,
+    WorkloadText,
+    check_output,
+    first_lines,
+    import_with,
+    is_preset,
+    open_cluster,
+    open_console,
+    open_trace,
+    open_workload,
+    parse_settings,
+    print_json,
+    print_note,
+    write_text,
+)
+from gpuyard.cli.shape_options import ShapeOptions
+from gpuyard.cli.survey import survey
+from gpuyard.errors import InputError
+
+if TYPE_CHECKING:
+    from gpuyard.workload.formats import ImportedTrace
+    from gpuyard.workload.importing import ImportReport
+
+workload_app = App(name="workload", help="Import, make, look over and shape workloads.")
+
+LARGE_BYTES = 50_000_000
+"""Away from a terminal, reading more than this is announced."""
+
+
+@workload_app.command(name="import", sort_key=1)
+def import_files(
+    files: Annotated[list[Path], Parameter(negative=(), help="The files of a trace that belong together.")],
+    /,
+    *,
+    out: OutFile,
+    format: Annotated[str | None, Parameter(help="Name of the format. (default: recognised)")] = None,
+    lenient: Annotated[bool, Flag, Parameter(help="Assume something where files are ambiguous.")] = False,
+    option: Annotated[
+        list[str] | None,
+        Parameter(negative=(), help="NAME=VALUE: an option of the format; repeat it for more."),
+    ] = None,
+    cluster_out: Annotated[
+        Path | None, Parameter(help="Also write the cluster that the files tell, as TOML.")
+    ] = None,
+    report: Annotated[
+        Path | None, Parameter(help="The report. (default: beside --out, .import.json)")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Read a trace or accounting log and say what became of every row.
+
+    Example: gpuyard workload import sacct.txt --out jobs.parquet
+    """
+    from gpuyard.workload.import_reports import report_beside
+    from gpuyard.workload.job_table import check_suffix
+
+    report = report or report_beside(out)
+    check_suffix(out)
+    check_output("--report", report, (".json",))
+    check_output("--cluster-out", cluster_out, (".toml",))
+    trace = _imported(files, format, lenient, parse_settings("--option", option or []))
+    if cluster_out is not None and trace.cluster is None:
+        raise InputError(
+            f"--cluster-out {cluster_out}: these files of format {trace.report.format} tell no cluster"
+        )
+    account = _written(trace, out, report, cluster_out)
+    written = [str(path) for path in (out, report, cluster_out) if path is not None]
+    if json:
+        print_json({"files": written, "report": account.model_dump(mode="json")})
+        return
+    from gpuyard.terminal.workload import import_table
+
+    open_console().print(import_table(trace.report), "", f"Written: {', '.join(written)}", sep="\n")
+
+
+def _written(trace: "ImportedTrace", out: Path, report: Path, cluster_out: Path | None) -> "ImportReport":
+    """Write everything; the report as it was written."""
+    from gpuyard.workload import write_workload
+    from gpuyard.workload.import_reports import write_report
+
+    write_workload(trace.workload, out)
+    account = write_report(trace.report, report, out)
+    if cluster_out is not None and trace.cluster is not None:
+        write_text(cluster_out, trace.cluster.to_toml())
+    return account
+
+
+def _imported(
+    files: list[Path], format: str | None, lenient: bool, options: dict[str, Any]
+) -> "ImportedTrace":
+    with _reading(files):
+        return import_with(files, format=format, strict=not lenient, options=options)
+
+
+@contextmanager
+def _reading(files: list[Path]) -> Iterator[None]:
+    """Something that moves on a terminal while files are read; elsewhere a line if they are large."""
+    from gpuyard.terminal.console import errors
+
+    size = sum(path.stat().st_size for path in files if path.is_file())
+    said = f"reading {', '.join(path.name for path in files[:3])} ({size / 1e6:,.1f} MB)"
+    console = errors()
+    if console.is_terminal:
+        with console.status(said):
+            yield
+        return
+    if size > LARGE_BYTES:
+        console.print(said)
+    yield
+
+
+@workload_app.command(sort_key=2)
+def audit(
+    workload: WorkloadText,
+    /,
+    *,
+    cluster: ClusterText = None,
+    out: Annotated[Path | None, Parameter(help="Also write the card: .html or .json.")] = None,
+    report: Annotated[
+        Path | None, Parameter(help="The import report. (default: the one beside the file, if any)")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say what is wrong with a workload, what it does to a simulation, and what to do about it.
+
+    Example: gpuyard workload audit jobs.parquet --cluster 64x8 --out card.html
+    """
+    from gpuyard.workload.auditing.audit import audit as look_over
+
+    check_output("--out", out, (".html", ".json"))
+    jobs, machines, opened = open_trace(workload, cluster)
+    account = _audited_report(workload, opened, report)
+    card = look_over(jobs, machines, account)
+    if out is not None:
+        from gpuyard.report.pages.workload import card_page
+
+        text = card.model_dump_json(indent=2) + "\n" if out.suffix == ".json" else card_page(card)
+        write_text(out, text)
+    if json:
+        shown = None if account is None else account.model_dump(mode="json")
+        print_json({**card.model_dump(mode="json"), "import": shown})
+        return
+    from gpuyard.terminal.workload import card_table
+
+    console = open_console()
+    console.print(card_table(card))
+    if out is not None:
+        console.print(f"Written: {out}")
+
+
+def _audited_report(workload: str, opened: "ImportReport | None", path: Path | None) -> "ImportReport | None":
+    """The report that was named, else that of the import; one that is of another file is not believed."""
+    from gpuyard.workload.import_reports import is_about, read_report, report_beside
+
+    file = Path(workload)
+    if path is not None:
+        report = read_report(path)
+        if not (file.is_file() and is_about(report, file)):
+            print_note(f"{path} is not the report of the import that wrote {workload}; used as you named it")
+        return report
+    beside = report_beside(file)
+    if opened is None and not is_preset(workload) and beside.is_file():
+        print_note(f"{beside} is not the report of the import that wrote {workload}; not used")
+    return opened
+
+
+@workload_app.command(sort_key=3)
+def describe(
+    workload: WorkloadText,
+    /,
+    *,
+    cluster: ClusterText = None,
+    out: Annotated[Path | None, Parameter(help="Also write a page with charts: .html.")] = None,
+    json: Json = False,
+) -> None:
+    """Say what is in a workload: jobs, users, durations, gang sizes, arrivals, load."""
+    from gpuyard.workload import describe as summarise
+    from gpuyard.workload.distributions import distributions
+
+    check_output("--out", out, (".html",))
+    jobs, machines, report = open_trace(workload, cluster)
+    summary = summarise(jobs, machines)
+    spread = distributions(jobs, machines.total_gpus if machines else None)
+    if out is not None:
+        from gpuyard.report.pages.workload import description_page
+
+        write_text(out, description_page(summary, spread))
+    if json:
+        account = None if report is None else report.model_dump(mode="json")
+        print_json({**summary, "distributions": spread, "import": account})
+        return
+    from gpuyard.terminal.tables import description_tables
+    from gpuyard.terminal.workload import distribution_tables
+
+    console = open_console()
+    console.print(description_tables(summary), "", distribution_tables(spread), sep="\n")
+    if out is not None:
+        console.print(f"Written: {out}")
+
+
+@workload_app.command(sort_key=4)
+def shape(
+    workload: WorkloadText,
+    /,
+    *,
+    out: OutFile,
+    cluster: ClusterText = None,
+    cluster_out: Annotated[
+        Path | None,
+        Parameter(help="Reach --load by a smaller cluster of --cluster's shape, written here as TOML."),
+    ] = None,
+    json: Json = False,
+    options: ShapeOptions = ShapeOptions(),  # noqa: B008  (frozen)
+) -> None:
+    """Cut, filter, thin, compress or complete a workload. Steps are taken in the order of the help.
+
+    Example: gpuyard workload shape jobs.parquet --from 14d --load 0.9 --cluster 64x8 --out dense.parquet
+    """
+    from gpuyard.workload import write_workload
+    from gpuyard.workload.job_table import check_suffix
+    from gpuyard.workload.shaping.shape import shape as take_steps
+    from gpuyard.workload.shaping.shape import shrink_to_load
+
+    check_suffix(out)
+    check_output("--cluster-out", cluster_out, (".toml",))
+    config, machines = options.config(), open_cluster(cluster)
+    if cluster_out is not None and (config.load is None or machines is None):
+        raise InputError("--cluster-out needs --load and --cluster: the cluster to shrink, and to which load")
+    if cluster_out is not None and config.level_days is not None:
+        raise InputError("--level-days changes when jobs come, --cluster-out the cluster instead; use one")
+    jobs = open_workload(workload)
+    before = len(jobs)
+    if cluster_out is None:
+        jobs = take_steps(jobs, config, machines)
+    else:
+        jobs = take_steps(jobs, config.model_copy(update={"load": None}), machines)
+        machines = shrink_to_load(jobs, machines, config.load)  # type: ignore[arg-type]
+        write_text(cluster_out, machines.to_toml())
+    write_workload(jobs, out)
+    _say_shaped(out, before, jobs, machines, cluster_out, json)
+
+
+def _say_shaped(
+    out: Path, before: int, jobs: Any, machines: Any, cluster_out: Path | None, json: bool
+) -> None:
+    from gpuyard.units import plural
+    from gpuyard.workload.shaping.rescale import area_load
+    from gpuyard.workload.shaping.slices import span_text
+
+    load = area_load(jobs, machines) if machines is not None else None
+    if json:
+        document = {"file": str(out), "jobs": len(jobs), "metadata": jobs.metadata.model_dump(mode="json")}
+        print_json(
+            {**document, "load": load, "cluster_file": None if cluster_out is None else str(cluster_out)}
+        )
+        return
+    console = open_console()
+    console.print(f"{out}: {len(jobs):,} of {plural(before, 'job')}, {span_text(jobs)}")
+    if load is not None:
+        console.print(f"load {load:.3f} on {machines.name} ({plural(machines.total_gpus, 'GPU')})")
+    for step in jobs.metadata.history:
+        stated = ", ".join(f"{name} = {value}" for name, value in step.settings.items())
+        console.print(
+            f"  {step.name}: {stated}"[: console.width] if stated else f"  {step.name}", style="dim"
+        )
+
+
+@workload_app.command(sort_key=5)
+def merge(
+    workloads: Annotated[list[str], Parameter(negative=(), help="Two files of jobs or more.")],
+    /,
+    *,
+    out: OutFile,
+    clock: Annotated[
+        Literal["epoch", "zero"], Parameter(help="By date, or all from their first submit on.")
+    ] = "epoch",
+    keep_apart: Annotated[
+        bool, Flag, Parameter(help="Put the workload's name before users, groups and ids.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Put several workloads on one clock."""
+    from gpuyard.workload import write_workload
+    from gpuyard.workload.job_table import check_suffix
+    from gpuyard.workload.shaping.merge import merge as put_together
+
+    check_suffix(out)
+    jobs = put_together([open_workload(source) for source in workloads], clock=clock, keep_apart=keep_apart)
+    write_workload(jobs, out)
+    _say_shaped(out, len(jobs), jobs, None, None, json)
+
+
+@workload_app.command(sort_key=6)
+def convert(workload: WorkloadText, /, *, out: OutFile, json: Json = False) -> None:
+    """Write a workload as another kind of file."""
+    from gpuyard.workload import write_workload
+    from gpuyard.workload.job_table import check_suffix
+
+    check_suffix(out)
+    jobs = open_workload(workload)
+    write_workload(jobs, out)
+    if json:
+        print_json({"file": str(out), "jobs": len(jobs)})
+    else:
+        open_console().print(f"{out}: {len(jobs):,} jobs")
+
+
+workload_app.command(synth, sort_key=7)
+workload_app.command(fit, sort_key=8)
+workload_app.command(survey, sort_key=9)
+
+
+@workload_app.command(name="list", sort_key=10)
+def list_workloads(*, json: Json = False) -> None:
+    """List file formats, built-in workloads and built-in clusters."""
+    from gpuyard.cluster.model import preset_clusters
+    from gpuyard.terminal.tables import named_table
+    from gpuyard.workload import workload_formats
+    from gpuyard.workload.generators import preset_workloads
+
+    makers = preset_workloads()
+    clusters = {name: make().cluster for name, make in makers.items()}
+    kinds = {
+        "format": first_lines(workload_formats().items()),
+        "workload": first_lines(makers.items()),
+        "cluster": first_lines(preset_clusters().items()),
+    }
+    if json:
+        listed = {f"{kind}s": [{"name": n, "summary": s} for n, s in named] for kind, named in kinds.items()}
+        for entry in listed["workloads"]:
+            entry["cluster"] = clusters[entry["name"]] or "drawn"
+        print_json(listed)
+        return
+    from gpuyard.terminal.workload import preset_table
+
+    console = open_console()
+    for kind, named in kinds.items():
+        table = preset_table(named, clusters) if kind == "workload" else named_table(kind, named)
+        console.print(table, "", sep="\n")

@@ -1,0 +1,337 @@
+"""Clusters: nodes and GPU types, from a shorthand, a preset's name or a TOML file (docs/formats/index.md)."""
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gpuyard.errors import InputError
+from gpuyard.registry import registered, suggest
+
+UNLIMITED = 2**40
+"""CPUs or MiB of a node that states none (docs/contract/simulator.md, section 5)."""
+
+MAX_NODES = 1_000_000
+MAX_GPUS = 100_000_000
+
+GRAMMAR = "COUNTxGPUS[:TYPE[@SPEED]], several joined by commas, such as 64x8 or 16x2:p100@0.5,20x8:v100"
+_SHORTHAND_PART = re.compile(r"(\d{1,9})x(\d{1,9})(?::([^\s|,:@]+)(?:@(\S+))?)?")
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+TypeName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\s|,:@]+$")]
+Watts = Annotated[float, Field(ge=0, le=1e6)]
+Mebibytes = Annotated[int, Field(ge=1, le=UNLIMITED)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class GpuType(_Frozen):
+    """A model of GPU."""
+
+    name: TypeName
+    speed: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    """Run times are divided by this. It is 1 unless stated: no name changes run times by itself."""
+    memory_mib: Mebibytes | None = None
+    idle_w: Watts | None = None
+    """Power when idle, watts. In the built-in table a rough figure."""
+    peak_w: Watts | None = None
+    """Power when busy, watts. In the built-in table the public TDP."""
+
+
+# Memory in GiB, idle and peak watts of one GPU. Peak is the vendor's public TDP (SXM where there is one);
+# idle is a rough figure for a GPU without a job. A K80 board carries two of the GPUs listed here.
+_KNOWN = {
+    "k40m": (12, 20, 235),
+    "k80": (12, 25, 150),
+    "m60": (8, 15, 150),
+    "p4": (8, 10, 75),
+    "p40": (24, 20, 250),
+    "p100": (16, 30, 300),
+    "v100": (16, 40, 300),
+    "v100-32gb": (32, 40, 300),
+    "t4": (16, 10, 70),
+    "rtx2080ti": (11, 15, 250),
+    "rtx3090": (24, 20, 350),
+    "rtx4090": (24, 20, 450),
+    "a10": (24, 15, 150),
+    "a30": (24, 25, 165),
+    "a40": (48, 25, 300),
+    "a100": (40, 50, 400),
+    "a100-80gb": (80, 55, 400),
+    "a800": (80, 55, 400),
+    "l4": (24, 15, 72),
+    "l40s": (48, 30, 350),
+    "h100": (80, 70, 700),
+    "h800": (80, 70, 700),
+    "h20": (96, 60, 400),
+    "h200": (141, 75, 700),
+    "b200": (180, 100, 1000),
+    "mi250x": (128, 90, 560),
+    "mi300x": (192, 140, 750),
+}
+KNOWN_GPU_TYPES = {"gpu": GpuType(name="gpu"), "cpu": GpuType(name="cpu")} | {
+    name: GpuType(name=name, memory_mib=gib * 1024, idle_w=idle_w, peak_w=peak_w)
+    for name, (gib, idle_w, peak_w) in _KNOWN.items()
+}
+"""Types that need no statement, all of speed 1: ``gpu`` (any), ``cpu`` (none) and well-known models."""
+
+
+class NodeGroup(_Frozen):
+    """A number of like nodes."""
+
+    count: Annotated[int, Field(ge=1, le=MAX_NODES)] = 1
+    gpus: Annotated[int, Field(ge=0, le=1_000_000)]
+    """GPUs of one node; 0 for a node with CPUs only."""
+    type: TypeName
+    """Name of the GPU type; ``cpu`` if left out of a node without GPUs, else ``gpu``."""
+    cpus: Annotated[int, Field(ge=1, le=UNLIMITED)] | None = None
+    """CPU cores of one node; None = unlimited."""
+    memory_mib: Mebibytes | None = None
+    """Memory of one node, MiB; None = unlimited."""
+    rack: Name | None = None
+    owner: Name | None = None
+    """The group whose jobs alone may use these nodes; None = everybody whose group owns none."""
+    idle_w: Watts = 0.0
+    """Power of one node without its GPUs, watts."""
+    sleep_w: Watts = 0.0
+    """Power of one node asleep, with its GPUs, watts."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_type(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and values.get("type") is None:
+            return {**values, "type": "cpu" if values.get("gpus") == 0 else "gpu"}
+        return values
+
+    @model_validator(mode="after")
+    def _check_usable(self) -> Self:
+        if self.gpus == 0 and self.cpus is None:
+            raise ValueError("a node with gpus = 0 must state its cpus")
+        return self
+
+
+class Cluster(_Frozen):
+    """Nodes, numbered from 0 in the order of their groups, and the GPU types they use.
+
+    A type that a node names and ``gpu_types`` leaves out is taken from ``KNOWN_GPU_TYPES``.
+    """
+
+    name: Name = "cluster"
+    gpu_types: tuple[GpuType, ...] = ()
+    nodes: Annotated[tuple[NodeGroup, ...], Field(min_length=1)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _add_known_types(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        types, nodes = values.get("gpu_types", ()), values.get("nodes", ())
+        if not isinstance(types, (list, tuple)) or not isinstance(nodes, (list, tuple)):
+            return values
+        stated = [_field(entry, "name") for entry in types]
+        used = dict.fromkeys(str(_node_type(entry)) for entry in nodes)
+        added = [KNOWN_GPU_TYPES[name] for name in used if name in KNOWN_GPU_TYPES and name not in stated]
+        return {**values, "gpu_types": [*types, *added]}
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> Self:
+        names = [gpu_type.name for gpu_type in self.gpu_types]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"GPU type {twice!r} is stated twice")
+        for group in self.nodes:
+            if group.type not in names:
+                hint = suggest(group.type, dict.fromkeys([*names, *KNOWN_GPU_TYPES]))
+                raise ValueError(
+                    f"GPU type {group.type!r} is not known{_ended(hint)} State it under gpu_types"
+                )
+        if self.node_count > MAX_NODES:
+            raise ValueError(f"{self.node_count:,} nodes are more than the {MAX_NODES:,} that are supported")
+        if self.total_gpus > MAX_GPUS:
+            raise ValueError(f"{self.total_gpus:,} GPUs are more than the {MAX_GPUS:,} that are supported")
+        return self
+
+    @property
+    def total_gpus(self) -> int:
+        """GPUs of all nodes."""
+        return sum(group.count * group.gpus for group in self.nodes)
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes."""
+        return sum(group.count for group in self.nodes)
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Groups that own nodes, in order of first appearance; ``node_columns`` counts in these."""
+        return tuple(dict.fromkeys(group.owner for group in self.nodes if group.owner is not None))
+
+    @property
+    def racks(self) -> tuple[str, ...]:
+        """Names of racks, in order of first appearance; ``node_columns`` counts in these."""
+        return tuple(dict.fromkeys(group.rack for group in self.nodes if group.rack is not None))
+
+    def node_columns(self) -> dict[str, NDArray[Any]]:
+        """Columns with one entry a node: ``type, gpus, cpus, memory_mib, owner, rack``.
+
+        ``type`` is an index into ``gpu_types``; ``owner`` and ``rack`` are indices into ``owners`` and
+        ``racks``, -1 for none. CPUs and memory (int64, the rest int32) that nobody stated are ``UNLIMITED``.
+        """
+        types = {gpu_type.name: index for index, gpu_type in enumerate(self.gpu_types)}
+        owners = {name: index for index, name in enumerate(self.owners)}
+        racks = {name: index for index, name in enumerate(self.racks)}
+        counts = [group.count for group in self.nodes]
+
+        def column(values: list[int], dtype: type) -> NDArray[Any]:
+            return np.repeat(np.array(values, dtype=dtype), counts)
+
+        return {
+            "type": column([types[group.type] for group in self.nodes], np.int32),
+            "gpus": column([group.gpus for group in self.nodes], np.int32),
+            "cpus": column([group.cpus or UNLIMITED for group in self.nodes], np.int64),
+            "memory_mib": column([group.memory_mib or UNLIMITED for group in self.nodes], np.int64),
+            "owner": column([owners[group.owner] if group.owner else -1 for group in self.nodes], np.int32),
+            "rack": column([racks[group.rack] if group.rack else -1 for group in self.nodes], np.int32),
+        }
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Self:
+        """Read a cluster from a TOML file; its name defaults to the file's.
+
+        Raises:
+            InputError: naming the file and the line or key.
+        """
+        path = Path(path)
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            reason = error.strerror if isinstance(error, OSError) else f"not valid TOML: {error}"
+            raise InputError(f"{path}: {reason}") from None
+        return cls._validated({"name": path.stem, **values}, str(path))
+
+    @classmethod
+    def _validated(cls, values: dict[str, Any], source: str) -> Self:
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise InputError(_explain(error, source)) from None
+
+    def to_toml(self) -> str:
+        """As the text of a TOML file that ``from_toml`` reads back to an equal cluster."""
+        lines = [f"name = {_toml(self.name)}"]
+        for table, entries in (("gpu_types", self.gpu_types), ("nodes", self.nodes)):
+            for entry in entries:
+                stated = entry.model_dump(exclude_none=True)
+                lines += ["", f"[[{table}]]", *(f"{key} = {_toml(value)}" for key, value in stated.items())]
+        return "\n".join(lines) + "\n"
+
+
+def parse_cluster(text: str) -> Cluster:
+    """A cluster from a preset's name, the path of a TOML file, or a shorthand such as ``64x8`` (``GRAMMAR``).
+
+    A shorthand never changes run times silently: GPU types have speed 1 unless ``@SPEED`` states another.
+
+    Raises:
+        InputError: saying what was read and what was expected.
+    """
+    presets = preset_clusters()
+    if text in presets:
+        preset: Cluster = presets[text]()
+        return preset
+    if text.endswith(".toml") or "/" in text:
+        return Cluster.from_toml(text)
+    if text[:1].isdigit():
+        return _parse_shorthand(text)
+    raise InputError(
+        f"unknown cluster {text!r}{_ended(suggest(text, presets))} "
+        f"Or give a TOML file (a name that ends in .toml), or a shorthand: {GRAMMAR}"
+    )
+
+
+def preset_clusters() -> Mapping[str, Any]:
+    """Functions that make the built-in clusters, by name; their docstrings' first lines describe them."""
+    import gpuyard.cluster.presets  # noqa: F401  (registers them)
+
+    return registered("cluster")
+
+
+def _parse_shorthand(text: str) -> Cluster:
+    nodes: list[dict[str, Any]] = []
+    speeds: dict[str, float] = {}
+    for part in text.split(","):
+        match = _SHORTHAND_PART.fullmatch(part.strip())
+        if match is None:
+            raise InputError(f"cluster {text!r}: cannot read {part!r}; expected {GRAMMAR}")
+        count, gpus, type_name, speed = match.groups()
+        if int(count) == 0 or int(gpus) == 0:
+            what = (
+                "0 nodes"
+                if int(count) == 0
+                else "nodes with 0 GPUs; state CPU nodes, with their cpus, in a TOML file"
+            )
+            raise InputError(f"cluster {text!r}: {part!r} means {what}. Expected {GRAMMAR}")
+        nodes.append({"count": int(count), "gpus": int(gpus), "type": type_name or "gpu"})
+        if speed is not None and speeds.setdefault(type_name, _speed(text, speed)) != _speed(text, speed):
+            raise InputError(f"cluster {text!r}: two speeds for GPU type {type_name!r}; a type has one speed")
+    names = dict.fromkeys(node["type"] for node in nodes)
+    known = (KNOWN_GPU_TYPES.get(name, GpuType(name=name)) for name in names)
+    types = [gpu_type.model_copy(update={"speed": speeds.get(gpu_type.name, 1.0)}) for gpu_type in known]
+    return Cluster._validated({"name": text, "gpu_types": types, "nodes": nodes}, f"cluster {text!r}")
+
+
+def _speed(text: str, speed: str) -> float:
+    try:
+        value = float(speed)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 1e6:
+        raise InputError(
+            f"cluster {text!r}: speed {speed!r} is not a number above 0 (1 = run times as logged)"
+        )
+    return value
+
+
+def _field(entry: Any, name: str) -> Any:
+    return entry.get(name) if isinstance(entry, Mapping) else getattr(entry, name, None)
+
+
+def _node_type(entry: Any) -> Any:
+    return _field(entry, "type") or ("cpu" if _field(entry, "gpus") == 0 else "gpu")
+
+
+def _explain(error: ValidationError, source: str) -> str:
+    # A misspelt key is also a missing one; the spelling is what the user wants to hear of.
+    problem = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
+    keys = problem["loc"]
+    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
+    at = f"{source}, key {place}" if place else source
+    if problem["type"] == "extra_forbidden":
+        models: dict[Any, type[BaseModel]] = {"gpu_types": GpuType, "nodes": NodeGroup}
+        model = models.get(keys[0], Cluster) if len(keys) > 1 else Cluster
+        return f"{at}: unknown key{suggest(str(keys[-1]), model.model_fields)}"
+    if problem["type"] == "missing":
+        return f"{at}: is missing; state it"
+    shown = "" if isinstance(problem["input"], (dict, Mapping, BaseModel)) else f" (is {problem['input']!r})"
+    return f"{at}: {problem['msg'].removeprefix('Value error, ')}{shown}"
+
+
+def _ended(hint: str) -> str:
+    return hint if hint.endswith("?") else hint + "."
+
+
+def _toml(value: str | float) -> str:
+    """A TOML value; strings as JSON writes them, except for the one control character JSON leaves alone."""
+    return (
+        json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        if isinstance(value, str)
+        else repr(value)
+    )

@@ -1,0 +1,1 @@
+"""Environments as text and as pictures."""

@@ -1,0 +1,1 @@
+"""Experience: environments that are stepped, and the steps that are kept."""

@@ -1,0 +1,88 @@
+"""The environments that a configuration asks for: those to train in, and those that are held out."""
+
+from typing import Any
+
+import numpy as np
+
+from gpuyard.env.registration import checked_kind
+from gpuyard.env.vector import SchedulingVectorEnv, make_model
+from gpuyard.learn.config import EnvironmentSection, ValidationSection
+from gpuyard.observation.config import HOST_KINDS
+from gpuyard.observation.episodes import WindowedJobs
+from gpuyard.observation.spec import EnvModel
+from gpuyard.workload import Workload, read_workload
+from gpuyard.workload.shaping.slices import window
+
+
+class Environments:
+    """What a configuration asks for, with its workload read once."""
+
+    def __init__(self, section: EnvironmentSection) -> None:
+        self.section = section
+        self.kind = checked_kind(section.id)
+        given: dict[str, Any] = {"generator": section.generator, "cluster": section.cluster}
+        given |= {"preset": section.preset, **section.settings}
+        workload: Workload | str | None = section.workload
+        if section.workload is not None and section.workload not in _built_in():
+            workload = read_workload(section.workload)
+        self._arguments = {**given, "workload": workload}
+        self.draws = self._model({}).draws
+
+    def _model(self, changes: dict[str, Any]) -> EnvModel:
+        arguments = {**self._arguments, **changes}
+        sources = {name: arguments.pop(name) for name in ("workload", "generator", "cluster", "preset")}
+        return make_model(self.kind, **sources, settings=arguments)
+
+    def _part(self, split: str) -> dict[str, Any]:
+        """Settings of one part of the jobs, unless a generator draws them."""
+        return {} if self.draws else {"split": split}
+
+    def model(self, split: str, **changes: Any) -> EnvModel:
+        """The environment on one part of the jobs, some of its settings changed."""
+        return self._model({**self._part(split), **changes})
+
+    def training(self, envs: int, **changes: Any) -> SchedulingVectorEnv:
+        """Environments of one process; ``changes`` are settings of their own."""
+        return SchedulingVectorEnv(
+            self.kind, envs, threads=1, **{**self._arguments, **self._part("train"), **changes}
+        )
+
+    def one_window(self, envs: int) -> SchedulingVectorEnv:
+        """Environments that all play one and the same episode of training, again and again."""
+        if self.draws:
+            return self.training(envs, generator_seeds=(0,))
+        source = self._model(self._part("train")).source
+        assert isinstance(source, WindowedJobs)
+        jobs = window(source.workload, source.begin, source.jobs)
+        return self.training(
+            envs, workload=jobs, cluster=source.cluster, split="all", jobs_per_episode=source.jobs
+        )
+
+    def held_out(self, section: ValidationSection, split: str = "validation") -> tuple[EnvModel, list[int]]:
+        """The environment to validate (or test) in, and its episodes by name."""
+        model = self._model(self._part(split))
+        if self.draws:
+            return model, [section.first_draw + i for i in range(section.windows)]
+        rows = model.episode_rows
+        count = min(section.windows, len(rows))
+        return model, [int(row) for row in np.linspace(rows[0], rows[-1], count).round()]
+
+    def usual_heuristics(self) -> tuple[str, ...]:
+        """What a learned policy is expected to beat here."""
+        model = self._model({})
+        if self.kind in HOST_KINDS:
+            order = model.policy.order
+            return tuple(f"{order}+greedy/{rule}" for rule in ("first-available", "best-fit", "worst-fit"))
+        if model.config.step_mode in ("event", "tick"):
+            return ("fifo+greedy", "sjf+greedy", "largest+greedy")
+        if model.config.step_mode == "blocking":
+            return ("fifo", "sjf", "f1", "saf")
+        if model.config.simulated.estimates == "none":
+            return ("fifo+easy", "lifo+greedy", "smallest+greedy")
+        return ("fifo+easy", "sjf+easy", "saf+strict", "wspt+easy")
+
+
+def _built_in() -> Any:
+    from gpuyard.workload.generators import preset_workloads
+
+    return preset_workloads()

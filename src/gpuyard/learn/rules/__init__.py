@@ -1,0 +1,1 @@
+"""The search for a rule: a grid, then CMA-ES. Nothing here needs torch."""

@@ -1,0 +1,1 @@
+"""The ``milp`` placement: the first jobs of the queue placed together by an integer programme."""

@@ -1,0 +1,294 @@
+"""What ``gpuyard evaluate`` found, as a report: policies on the same windows, with intervals."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from gpuyard.cluster.model import Cluster
+from gpuyard.errors import InputError
+from gpuyard.evaluate.bootstrap import usable_block
+from gpuyard.report.answer import answer_of_windows, change_of, chosen_pair, reference_text
+from gpuyard.report.classes import MEASURES, losses_without_intervals
+from gpuyard.report.facts import information_text, read_cluster, setting_facts
+from gpuyard.report.model import Change, Loss, Report, Standing
+from gpuyard.report.simulation import check_schedule
+from gpuyard.units import metric_label, plural
+
+if TYPE_CHECKING:
+    from gpuyard.evaluate.comparison import Comparison
+    from gpuyard.evaluate.setting import PolicyEntry, Setting
+
+EVALUATION = "evaluation.json"
+TOLD = (
+    *("mean_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s", "mean_bounded_slowdown", "gpu_utilization"),
+    *("jain_fairness", "finish_time_fairness_p95", "energy_kwh"),
+)
+"""Metrics for which differences are worked out."""
+FIRST_WINDOW = "The first window of the comparison."
+_SAME = {
+    "fingerprint": "workloads",
+    "cluster": "clusters",
+    "information": "information",
+    "noise_draws": "draws of noise",
+    "part": "parts of the workload",
+    "windows": "windows",
+    "jobs_per_window": "windows",
+    "environment": "environments",
+    "metric": "metrics",
+}
+"""Of settings that must be equal: what is said to differ."""
+
+
+def read_evaluation(directory: Path) -> "Comparison":
+    """The comparison that a directory holds.
+
+    Raises:
+        InputError: if a file is missing, malformed or of another version.
+    """
+    from gpuyard.evaluate.comparison import Comparison
+
+    return Comparison.read(directory)
+
+
+def merge(comparisons: Sequence["Comparison"], names: Sequence[str]) -> "Comparison":
+    """All policies of comparisons over the same windows; a policy that several have is taken once.
+
+    Raises:
+        InputError: if they are not over the same windows, with the same information.
+    """
+    first = comparisons[0]
+    merged = first
+    for one, name in zip(comparisons[1:], names[1:], strict=True):
+        for field, thing in _SAME.items():
+            if getattr(first.setting, field, None) != getattr(one.setting, field, None):
+                raise InputError(
+                    f"{names[0]} and {name} are over different {thing}: they cannot be compared with each "
+                    "other"
+                )
+        merged = _joined(merged, one)
+    return merged
+
+
+def _joined(one: "Comparison", other: "Comparison") -> "Comparison":
+    # What one has among its heuristics without a row, and the other with one, is taken from the other.
+    told_more = {entry.name for entry in other.shown} - {entry.name for entry in one.shown}
+    kept = tuple(_asked_in(other, entry) for entry in one.policies if entry.name not in told_more)
+    known = {entry.name for entry in kept}
+    added = tuple(entry for entry in other.policies if entry.name not in known)
+    names = [entry.name for entry in added]
+    labels = {entry.label for entry in kept}
+    added = tuple(replace(e, label=e.name) if e.label in labels else e for e in added)
+    own, their = one.jobs, other.jobs
+    fresh = pl.col("policy").is_in(names)
+    windows = one.windows.filter(~pl.col("policy").is_in(list(told_more)))
+    jobs = own if their is None else their if own is None else _stacked(own, their.filter(fresh))
+    return replace(
+        one,
+        policies=(*kept, *added),
+        reference=one.reference or other.reference,
+        hindsight=one.hindsight or other.hindsight,
+        windows=_stacked(windows, other.windows.filter(fresh)),
+        classes=_stacked(one.classes, other.classes.filter(fresh)),
+        jobs=jobs,
+        schedules={**other.schedules, **one.schedules},
+    )
+
+
+def _asked_in(comparison: "Comparison", entry: "PolicyEntry") -> "PolicyEntry":
+    """A policy that merely stands beside others in one comparison may have been asked for in another."""
+    asked = any(one.name == entry.name and one.role == "given" for one in comparison.policies)
+    return replace(entry, role="given") if asked and entry.role in ("usual", "hindsight") else entry
+
+
+def _stacked(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat([one, other], how="diagonal_relaxed")
+
+
+def evaluation_report(comparison: "Comparison", directories: Sequence[str]) -> Report:
+    """A comparison as a report."""
+    setting = comparison.setting
+    standings = _standings(comparison)
+    if not standings:
+        raise InputError(f"{', '.join(directories) or 'the comparison'}: holds no results")
+    subject, other = chosen_pair(comparison, standings)
+    where = directories[0] if directories else "the comparison"
+    cluster = read_cluster(setting.cluster, where) if setting.cluster else None
+    count = len(setting.windows)
+    on = f"on {cluster.name}, " if cluster else ""
+    told = _windows_text(setting.kind, count, setting.jobs_per_window, setting.part)
+    schedules = {
+        name: check_schedule(frame, f"schedule of {name}") for name, frame in comparison.schedules.items()
+    }
+    classes = _classes(comparison)
+    losses, losses_text = _losses(comparison, classes, subject, other)
+    return Report(
+        title=f"{setting.workload}: {plural(len(standings), 'policy')} compared",
+        subtitle=f"{told} {on}{information_text(setting.information)}",
+        answer=answer_of_windows(comparison, standings, subject, other),
+        metric=setting.metric,
+        lower_is_better=setting.lower_is_better,
+        standings=standings,
+        best=standings[0].name,
+        subject=subject.name,
+        reference=comparison.reference,
+        reference_text=reference_text(comparison),
+        outcomes=_outcomes(comparison, schedules),
+        schedules=schedules,
+        cluster=cluster,
+        classes=classes,
+        losses=losses,
+        losses_text=losses_text,
+        weak=setting.has_weak_intervals,
+        windows=_window_values(comparison, standings),
+        part_text=" ".join(filter(None, (FIRST_WINDOW if count > 1 else "", _draw_text(setting)))),
+        outcomes_text=_draw_text(setting),
+        facts=_facts(comparison, cluster, told, directories),
+        training=[Path(one.source) for one in comparison.policies if one.source],
+    )
+
+
+def _facts(
+    comparison: "Comparison", cluster: Cluster | None, told: str, directories: Sequence[str]
+) -> dict[str, str]:
+    setting = comparison.setting
+    facts = setting_facts(setting.workload, setting.jobs, cluster, setting.information, directories)
+    if not setting.jobs:
+        facts["jobs"] = "drawn anew"
+    if setting.noise_draws > 1:
+        facts["noise of estimates"] = f"means over {setting.noise_draws} draws"
+    if setting.left_out:
+        facts["left out"] = f"{plural(setting.left_out, 'job')} that can never run on the cluster"
+    if comparison.evaluated_by is not None:
+        facts["evaluated by"] = metric_label(comparison.evaluated_by)
+    block = usable_block(setting.block, len(setting.windows))
+    return {
+        **facts,
+        "compared on": told.removesuffix(","),
+        "blocks of the bootstrap": f"{plural(block, 'window')} each",
+    }
+
+
+def _draw_text(setting: "Setting") -> str:
+    """That charts of jobs show one draw of the estimates' noise, while figures are means over several."""
+    if setting.noise_draws < 2:
+        return ""
+    return f"Of the first of {setting.noise_draws} draws of noise; the figures compared are means over all."
+
+
+def _windows_text(kind: str, count: int, jobs: int, part: str) -> str:
+    if kind == "whole":
+        return f"one run over {'all jobs' if part == 'all' else f'the {part} part'},"
+    thing = {"draws": "draw", "episodes": "episode"}.get(kind, "window")
+    size = f" of {plural(jobs, 'job')}" if jobs else ""
+    span = "" if kind != "windows" else " from the whole trace" if part == "all" else f" from the {part} part"
+    return f"{plural(count, thing)}{size}{span},"
+
+
+def _standings(comparison: "Comparison") -> list[Standing]:
+    entries = {entry.name: entry for entry in comparison.shown}
+    standings = []
+    for name in comparison.ranking():
+        if name not in entries:
+            continue
+        values = _means(comparison.windows.filter(pl.col("policy") == name))
+        changes = {
+            metric: _change(comparison, name, metric)
+            for metric in dict.fromkeys((comparison.setting.metric, *TOLD))
+            if metric in values
+        }
+        entry = entries[name]
+        told = (entry.label, entry.kind, values, changes, entry.note)
+        standings.append(Standing(name, *told, role=_role(comparison, entry)))
+    return standings
+
+
+def _role(comparison: "Comparison", entry: "PolicyEntry") -> str:
+    """Why a policy is there; a usual one may also be the one that was best in hindsight."""
+    if entry.name == comparison.reference:
+        return "reference"
+    if entry.role == "usual" and entry.name == comparison.hindsight:
+        return "hindsight"
+    return entry.role
+
+
+def _means(windows: pl.DataFrame) -> dict[str, float]:
+    """Of the metrics that are known on every window."""
+    metrics = windows.select(pl.exclude("policy", "window").cast(pl.Float64, strict=False))
+    means = {column.name: column.mean() for column in metrics if not column.null_count()}
+    return {name: mean for name, mean in means.items() if isinstance(mean, float) and math.isfinite(mean)}
+
+
+def _change(comparison: "Comparison", policy: str, metric: str) -> Change:
+    reference = comparison.reference
+    if policy == reference:
+        return Change(None, verdict="reference")
+    if reference is None or not comparison.knows(reference, metric):
+        return Change(None)
+    return change_of(comparison.difference(policy, metric=metric))
+
+
+def _outcomes(comparison: "Comparison", schedules: Mapping[str, pl.DataFrame]) -> Mapping[str, pl.DataFrame]:
+    if comparison.jobs is None:
+        return schedules
+    parts = comparison.jobs.partition_by("policy", as_dict=True)
+    return {str(name): part for (name,), part in parts.items()}
+
+
+def _classes(comparison: "Comparison") -> pl.DataFrame:
+    """Means over windows, each counted by its jobs."""
+    classes = comparison.classes
+    if classes.is_empty():
+        return classes
+    weighed = [
+        ((pl.col(metric) * pl.col("jobs")).sum() / pl.col("jobs").sum()).alias(metric)
+        for metric in MEASURES
+        if metric in classes.columns
+    ]
+    table = classes.group_by("policy", "by", "class", maintain_order=True).agg(pl.col("jobs").sum(), *weighed)
+    several = table.group_by("by").agg(pl.col("class").n_unique().alias("kinds")).filter(pl.col("kinds") > 1)
+    return table.filter(pl.col("by").is_in(several["by"].to_list()))
+
+
+def _losses(
+    comparison: "Comparison", classes: pl.DataFrame, subject: Standing, other: Standing
+) -> tuple[list[Loss], str]:
+    """Who fares worse under the policy that the answer is about, and what that means in words."""
+    if subject is other:
+        return [], ""
+    said = f"under {subject.label} than under {other.label}"
+    if len(comparison.setting.windows) < 2:
+        found = losses_without_intervals(classes, subject.name, other.name)
+        return found, f"{said}, in this one run (no intervals)"
+    losses = [
+        Loss(
+            one.by,
+            one.name,
+            one.jobs,
+            one.metric,
+            one.difference.own,
+            one.difference.other,
+            change_of(one.difference),
+        )
+        for one in comparison.who_loses(subject.name, other.name)
+    ]
+    losses.sort(key=lambda loss: -(loss.change.ratio or 0.0))
+    weak = "; the intervals are weak" if comparison.setting.has_weak_intervals else ""
+    return losses, f"{said}, by an interval that excludes zero{weak}"
+
+
+def _window_values(
+    comparison: "Comparison", standings: Sequence[Standing]
+) -> dict[str, list[tuple[str, float]]]:
+    if len(comparison.setting.windows) < 2:
+        return {}
+    names = [str(window) for window in comparison.setting.windows]
+    return {
+        one.name: [
+            (name, float(value)) for name, value in zip(names, comparison.values(one.name), strict=True)
+        ]
+        for one in standings
+    }

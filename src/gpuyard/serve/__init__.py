@@ -1,0 +1,1 @@
+"""Live schedulers. Empty so far; reaches neither gymnasium, torch nor ``learn``."""

@@ -1,0 +1,198 @@
+"""Run a policy over a workload on a cluster."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gpuyard import _core
+from gpuyard.cluster.model import Cluster, parse_cluster
+from gpuyard.config import SimulationConfig
+from gpuyard.errors import InputError
+from gpuyard.metrics.catalogue import Price, compute_breakdown, compute_metrics
+from gpuyard.native.inputs import CoreInputs, Decider, Ints, prepare
+from gpuyard.native.schedule import Downtime, Runs, Schedule
+from gpuyard.policies.grammar import PolicySpec
+from gpuyard.simulation.find import ReplayingPolicy, find_policy
+from gpuyard.workload import Workload, read_workload
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """What a policy did.
+
+    Attributes:
+        workload: The jobs, dropped ones included.
+        cluster: The cluster.
+        policy: Full name of the policy.
+        config: Settings of the simulation.
+        schedule: When and where each job ran.
+        dropped: Rows left out because they can never run on the cluster (``oversize = drop``).
+        elapsed_s: Wall time of the simulation, seconds.
+        counters: What a policy that is not native counted, such as how often a solver was replaced.
+        notes: What to know about the run, in whole sentences.
+    """
+
+    workload: Workload
+    cluster: Cluster
+    policy: str
+    config: SimulationConfig
+    schedule: Schedule
+    dropped: Ints
+    elapsed_s: float
+    counters: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def metrics(self, price_per_kwh: Price | None = None) -> dict[str, float | int | None]:
+        """All metrics by name (docs/contract/metrics.md); None where the inputs do not tell.
+
+        Args:
+            price_per_kwh: Price of energy, in any currency: a number or a tariff by time of day; without it
+                ``energy_cost`` is None.
+        """
+        return compute_metrics(
+            self.workload, self.cluster, self.schedule, price_per_kwh=price_per_kwh, config=self.config
+        )
+
+    def breakdown(self, by: str) -> pl.DataFrame:
+        """Metrics of each class of jobs; ``by`` is ``priority``, ``group`` or ``gpus``."""
+        return compute_breakdown(self.workload, self.cluster, self.schedule, by)
+
+    def table(self) -> pl.DataFrame:
+        """The workload's jobs with when and where each ran, one row a simulated job."""
+        outcome = self.schedule.frame().rename({"status": "outcome"}).drop("job")
+        return pl.concat([self.workload.frame[self.schedule.job], outcome], how="horizontal")
+
+
+def simulate(
+    workload: Workload | str | Path,
+    cluster: Cluster | str,
+    policy: PolicySpec | ReplayingPolicy | Decider | str = "fifo",
+    config: SimulationConfig | None = None,
+    *,
+    history: Workload | None = None,
+    progress: Progress | None = None,
+) -> SimulationResult:
+    """Run a workload to its end under a policy.
+
+    Args:
+        workload: The jobs, or the path of a file of them in any known format.
+        cluster: A cluster, or what ``parse_cluster`` takes, such as ``64x8``.
+        policy: A policy's name, such as ``sjf+easy``, the path of a run directory or model file, or an object
+            with ``decide(snapshot) -> Decision``.
+        config: Settings; the defaults if None.
+        history: Jobs that have finished before, for predictions from history (docs/contract/simulator.md,
+            section 19).
+        progress: Called now and then with the number of jobs finished so far.
+
+    Raises:
+        InputError: for a name that is unknown, a file that cannot be read, jobs that can never run on the
+            cluster, settings that contradict each other, or something of another kind than expected.
+    """
+    workload = read_workload(workload) if isinstance(workload, str | Path) else workload
+    _check_kinds(workload, policy)
+    cluster = parse_cluster(cluster) if isinstance(cluster, str) else cluster
+    policy = find_policy(policy) if isinstance(policy, str) else policy
+    config = config or SimulationConfig()
+    began = time.perf_counter()
+    inputs, arrays, counters = _run(workload, cluster, policy, config, history, progress)
+    schedule = _schedule(inputs, arrays)
+    name = policy.name if isinstance(policy, PolicySpec | ReplayingPolicy) else type(policy).__name__
+    notes = policy.notes(cluster, config) if isinstance(policy, ReplayingPolicy) else ()
+    elapsed_s = time.perf_counter() - began
+    return SimulationResult(
+        workload, cluster, name, config, schedule, inputs.dropped, elapsed_s, counters, notes
+    )
+
+
+def _run(
+    workload: Workload,
+    cluster: Cluster,
+    policy: PolicySpec | ReplayingPolicy | Decider,
+    config: SimulationConfig,
+    history: Workload | None,
+    progress: Progress | None,
+) -> tuple[CoreInputs, dict[str, Any], dict[str, int]]:
+    """The simulation as the core took it, the arrays of the schedule, and what the policy counted."""
+    if isinstance(policy, ReplayingPolicy):
+        return *policy.replay(workload, cluster, config, history, progress), {}
+    inputs = prepare(workload, cluster, policy, config, history)
+    decider = _decider(policy)
+    try:
+        if isinstance(policy, PolicySpec) and decider is None:
+            arrays = _core.simulate(
+                inputs.cluster, inputs.jobs, policy.compile(), inputs.settings, progress, inputs.past
+            )
+        else:
+            arrays = _run_decider(inputs, decider, progress)
+    except RuntimeError as error:
+        if "node failures" in str(error):  # what the settings ask for may never end
+            raise InputError(str(error)) from None
+        raise
+    return inputs, arrays, dict(getattr(decider, "counters", {}))
+
+
+def _decider(policy: PolicySpec | Decider) -> Any:
+    """What is asked for decisions, or None if the core decides."""
+    if not isinstance(policy, PolicySpec):
+        return policy
+    if not policy.is_optimised:
+        return None
+    from gpuyard.policies.milp.policy import MilpPolicy
+
+    return MilpPolicy(policy)
+
+
+def _schedule(inputs: CoreInputs, arrays: dict[str, Any]) -> Schedule:
+    runs, downtime = arrays.pop("runs", None), arrays.pop("downtime", None)
+    arrays["backfilled"] = arrays["backfilled"].view(np.bool_)
+    return Schedule(
+        job=inputs.kept,
+        **arrays,
+        runs=None if runs is None else Runs(**runs),
+        downtime=None if downtime is None else Downtime(**downtime),
+    )
+
+
+def _check_kinds(workload: object, policy: object) -> None:
+    if not isinstance(workload, Workload):
+        raise InputError(
+            f"workload is a {type(workload).__name__}; expected a Workload, as read_workload and the "
+            "generators return it, or the path of a file of jobs"
+        )
+    if not isinstance(policy, PolicySpec | str) and not callable(getattr(policy, "decide", None)):
+        raise InputError(
+            f"policy is a {type(policy).__name__}; expected a policy's name, such as 'sjf+easy', or an "
+            "object with decide(snapshot) -> Decision"
+        )
+
+
+def _run_decider(inputs: CoreInputs, policy: Decider, progress: Progress | None) -> dict[str, Any]:
+    simulator = _core.Simulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
+    while simulator.advance():
+        if len(simulator.waiting):
+            decision = policy.decide(simulator.snapshot())
+            if not isinstance(decision, _core.Decision):
+                raise InputError(
+                    f"{type(policy).__name__}.decide() returned {_kind(decision)}; expected a Decision, "
+                    "an empty one to start nothing"
+                )
+            simulator.apply(decision)
+        if progress:
+            progress(simulator.finished)
+    if len(simulator.waiting):
+        raise InputError(
+            f"{type(policy).__name__} left {len(simulator.waiting)} jobs waiting, job {simulator.waiting[0]} "
+            "first, with nothing running and nothing to arrive; decide() must start every job in the end"
+        )
+    return simulator.schedule()
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

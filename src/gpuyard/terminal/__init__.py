@@ -1,0 +1,1 @@
+"""What is shown in a terminal: tables, panels, progress. Nothing below the command line imports it."""

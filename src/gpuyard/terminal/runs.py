@@ -1,0 +1,144 @@
+"""Training runs as tables and sentences for people."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from gpuyard.runs.curves import compared_text, short_number, short_policy
+from gpuyard.runs.directory import CHECKPOINT, DIAGNOSIS, POLICY, STATE_TEXTS, Run
+from gpuyard.terminal.panel import validation_table
+from gpuyard.terminal.tables import plain_table
+from gpuyard.units import duration, plural
+
+COMPARISON = ("run", "algorithm", "state", "samples", "minutes", "best score", "best heuristic", "in words")
+"""Columns of ``comparison_rows``."""
+STATE_STYLES = {"running": "cyan", "finished": "green", "early": "green", "nan": "bold red"}
+SHORT_STATES = {"early": "early stop", "nan": "not finite", "stopped-without-word": "stopped"}
+
+
+def run_names(runs: Sequence[Run]) -> list[str]:
+    """What runs are called: their names, or their directories if two have the same name."""
+    names = [run.name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run.directory) for run in runs]
+
+
+def verdict(run: Run) -> str:
+    """The best validation in a sentence; empty if there was none."""
+    if run.best is None or run.best.score is None:
+        return ""
+    said = f"Best validation score {short_number(run.best.score)} after {plural(run.best.step, 'sample')}"
+    heuristic = run.best_heuristic()
+    if heuristic is None:
+        return f"{said}."
+    name, score = heuristic
+    stands = compared_text(run.best.score, short_policy(name), score, run.higher_is_better)
+    return f"{said}: {stands} ({short_number(score)}), the best heuristic on the same windows."
+
+
+def comparison_rows(runs: Sequence[Run], names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Runs beside each other, as texts."""
+    rows: list[tuple[str, ...]] = []
+    for name, run in zip(names, runs, strict=True):
+        score, heuristic = None if run.best is None else run.best.score, run.best_heuristic()
+        beside = words = "-"
+        if score is not None and heuristic is not None:
+            beside = f"{short_policy(heuristic[0])} {short_number(heuristic[1])}"
+            words = compared_text(score, short_policy(heuristic[0]), heuristic[1], run.higher_is_better)
+        minutes = f"{run.progress.elapsed_s / 60:.1f}"
+        steps = f"{run.last_step:,}"
+        rows.append(
+            (name, run.algorithm or "-", run.state, steps, minutes, short_number(score), beside, words)
+        )
+    return rows
+
+
+def runs_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
+    """Runs, one row each."""
+    table = plain_table(*(name.replace(" ", "\n") for name in COMPARISON[:-1]), right=(3, 4, 5))
+    table.columns[0].overflow = table.columns[6].overflow = "fold"
+    table.columns[2].no_wrap = True
+    for run, row in zip(runs, comparison_rows(runs, names), strict=True):
+        state = Text(SHORT_STATES.get(run.state, run.state), style=STATE_STYLES.get(run.state, "yellow"))
+        name, algorithm, _, samples, minutes, score, heuristic, _ = row
+        table.add_row(Text(name, style="bold"), algorithm, state, samples, minutes, score, Text(heuristic))
+    return table
+
+
+def settings_of(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Settings by dotted name, as texts."""
+    found: dict[str, str] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            found |= settings_of(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = _setting_text(value)
+    return found
+
+
+def _setting_text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_setting_text, value)) or "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def run_description(run: Run, width: int) -> Group:
+    """One run: its state, its best validation beside heuristics, its settings, and what to do with it."""
+    facts = {
+        "run": str(run.directory),
+        "algorithm": run.algorithm or "-",
+        "state": STATE_TEXTS[run.state],
+        "samples": f"{run.last_step:,}" + (f" of {run.total_steps:,}" if run.total_steps else ""),
+        "time of training": duration(run.progress.elapsed_s),
+    }
+    parts: list[Any] = [_pairs(facts)]
+    if run.best is not None:
+        others = sorted(
+            (name for name in run.best.metrics if name != POLICY),
+            key=lambda name: run.best.scores.get(name, 0.0) if run.best else 0.0,
+            reverse=run.higher_is_better,
+        )
+        parts += ["", verdict(run), validation_table(run.best, [POLICY, *others], width)]
+    if settings := settings_of(run.config):
+        parts += ["", Text("Settings", style="bold"), _pairs(settings)]
+    return Group(*parts, "", *_advice(run))
+
+
+def _pairs(facts: Mapping[str, str]) -> Table:
+    table = plain_table("", "")
+    table.show_header, table.box = False, None
+    table.padding = (0, 2, 0, 0)
+    table.columns[0].no_wrap = True
+    table.columns[1].overflow = "fold"
+    for name, value in facts.items():
+        table.add_row(Text(name, style="dim"), Text(value))
+    return table
+
+
+def next_commands(run: Run) -> list[tuple[str, str]]:
+    """What can be done with a run: commands, and what they do."""
+    directory = str(run.directory)
+    commands = []
+    if run.state == "running":
+        commands.append((f"gpuyard runs watch {directory}", "see it go on"))
+    elif run.state in ("interrupted", "stopped-without-word"):
+        commands.append((f"gpuyard train --resume {directory}", "go on with it"))
+    if run.model is not None:
+        commands.append((f"gpuyard simulate WORKLOAD --policy {directory}", "use its best model as a policy"))
+    if run.progress.records:
+        commands.append((f"gpuyard runs plot {directory} --out curves.html", "its curves as a page"))
+    return commands
+
+
+def _advice(run: Run) -> Iterable[Text]:
+    if run.state == "nan":
+        where = run.file(DIAGNOSIS) or run.directory / DIAGNOSIS
+        yield Text(
+            f"{where} says where the number came from; a lower learning rate often helps", style="yellow"
+        )
+    if run.state in ("interrupted", "stopped-without-word") and run.file(CHECKPOINT) is None:
+        yield Text("It stopped before its first checkpoint: to resume it is to begin anew", style="yellow")
+    for command, what in next_commands(run):
+        yield Text.assemble((command, "cyan"), (f"  {what}", "dim"))

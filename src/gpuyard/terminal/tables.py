@@ -1,0 +1,376 @@
+"""Results as tables for people, as wide as the terminal and no wider."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from gpuyard.units import duration, metric_label, metric_text, number, plural, rough
+
+COMPARED = (
+    "mean_wait_s",
+    "p99_wait_s",
+    "mean_jct_s",
+    "mean_bounded_slowdown",
+    "gpu_utilization",
+    "makespan_s",
+)
+"""Metrics that are asked for first."""
+OF_ONE_POLICY = (
+    *("mean_wait_s", "p50_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s", "mean_bounded_slowdown"),
+    *("makespan_s", "gpu_utilization", "fragmentation", "mean_queue_length", "throughput_jobs_per_h"),
+    *("completed_jobs", "backfilled_jobs", "starved_jobs"),
+)
+"""Metrics of a single policy, for which there is more room."""
+OF_CLASSES = ("mean_wait_s", "p99_wait_s", "mean_jct_s", "mean_bounded_slowdown")
+"""Metrics of a class of jobs."""
+
+WIDEST = 10_000
+"""Columns enough to measure any table at its natural width."""
+NARROWEST = len("+express:600:0.1")
+"""Columns that a policy's name needs at least, on several lines."""
+MARK = "*"
+BEST = "bold green"
+
+Values = Mapping[str, Any]
+
+
+def plain_table(*columns: str, right: Sequence[int] = ()) -> Table:
+    """A table with these column names; those numbered in ``right`` are aligned to the right."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for index, name in enumerate(columns):
+        aligned_right = index in right
+        table.add_column(name, justify="right" if aligned_right else "left", no_wrap=aligned_right)
+    return table
+
+
+def best_entries(name: str, direction: str, values: Sequence[float | None]) -> list[bool]:
+    """Which values are best: those that read the same as the best one. None is if all read the same."""
+    texts = [metric_text(name, value) for value in values]
+    known = [value for value in values if value is not None]
+    if direction == "neutral" or not known or len(set(texts)) == 1:
+        return [False] * len(values)
+    best = metric_text(name, min(known) if direction == "lower" else max(known))
+    return [text == best for text in texts]
+
+
+def comparison_table(
+    console: Console, policies: Sequence[str], values: Sequence[Values], metrics: Mapping[str, Any]
+) -> Table:
+    """One row a policy, one column a metric, the best value of each marked.
+
+    Args:
+        console: Where it will be shown; units and names are shortened if they would not fit.
+        policies: Full names.
+        values: Each policy's values by metric.
+        metrics: The metrics to show by name, each with a ``direction``.
+    """
+
+    def build(short: bool, room: int) -> Table:
+        table = plain_table("policy", *_headers(metrics), right=range(1, len(metrics) + 1))
+        columns = [_metric_column(name, metrics[name].direction, values, short) for name in metrics]
+        for index, policy in enumerate(policies):
+            table.add_row(folded(policy, room), *(column[index] for column in columns))
+        return table
+
+    return first_that_fits(console, build) or _stacked_table(console, policies, values, metrics)
+
+
+def _stacked_table(
+    console: Console, policies: Sequence[str], values: Sequence[Values], metrics: Mapping[str, Any]
+) -> Table:
+    """One row a metric and policy, for many metrics or narrow terminals."""
+
+    def build(room: int) -> Table:
+        table = plain_table("metric", "policy", "value", right=(2,))
+        table.columns[1].overflow = "fold"
+        for name, metric in metrics.items():
+            table.add_section()
+            cells = _metric_column(name, metric.direction, values, short=True)
+            for index, (policy, cell) in enumerate(zip(policies, cells, strict=True)):
+                table.add_row("" if index else metric_label(name), folded(policy, room), cell)
+        return table
+
+    return build(max(NARROWEST, _room(console, build(0))))
+
+
+def class_table(
+    console: Console, by: str, runs: Mapping[str, Sequence[Values]], metrics: Mapping[str, Any]
+) -> Table:
+    """For each class of jobs one row a policy, the best value in the class marked.
+
+    Args:
+        console: Where it will be shown.
+        by: What the classes are.
+        runs: Each policy's rows of ``SimulationResult.breakdown``, all with the same classes.
+        metrics: The metrics to show by name.
+    """
+    classes = list(zip(*runs.values(), strict=True))
+
+    def build(short: bool, room: int) -> Table:
+        headers = (by, "jobs", "policy", *_headers(metrics))
+        table = plain_table(*headers, right=(1, *range(3, len(headers))))
+        for rows in classes:
+            table.add_section()
+            columns = [_metric_column(name, metrics[name].direction, rows, short) for name in metrics]
+            for index, policy in enumerate(runs):
+                label = (rows[0]["class"] or "(none)", f"{rows[0]['jobs']:,}") if index == 0 else ("", "")
+                table.add_row(*label, folded(policy, room), *(column[index] for column in columns))
+        return table
+
+    return first_that_fits(console, build) or build(True, NARROWEST)
+
+
+def first_that_fits(console: Console, build: Callable[[bool, int], Table]) -> Table | None:
+    """Long units if they fit, else short ones, else policies' names on several lines too, else nothing.
+
+    Args:
+        console: Where it will be shown.
+        build: Makes the table, given whether units are short, and the room for a policy's name.
+    """
+    for short in (False, True):
+        table = build(short, WIDEST)
+        if _width(console, table) <= console.width:
+            return table
+    room = _room(console, build(True, 0))
+    return build(True, room) if room >= NARROWEST else None
+
+
+def _width(console: Console, table: Table) -> int:
+    return console.measure(table, options=console.options.update(width=WIDEST)).maximum
+
+
+def _room(console: Console, nameless: Table) -> int:
+    """Columns that a table built without policies' names leaves for them."""
+    return console.width - _width(console, nameless) + len("policy")
+
+
+def folded(policy: str, room: int) -> Text:
+    """The name on lines of at most so many columns, broken before + and /; lines after the first are dim."""
+    lines = [""]
+    for part in re.split("(?=[+/])", policy) if room else []:
+        if lines[-1] and len(lines[-1]) + len(part) > room:
+            lines.append("")
+        lines[-1] += part
+    return Text.assemble(lines[0], *((f"\n{line}", "dim") for line in lines[1:]))
+
+
+def _headers(metrics: Iterable[str]) -> list[str]:
+    return [metric_label(name).replace(" ", "\n") for name in metrics]
+
+
+def _metric_column(name: str, direction: str, rows: Sequence[Values], short: bool) -> list[Text]:
+    values = [row[name] for row in rows]
+    texts = [metric_text(name, value, short=short) for value in values]
+    return [
+        Text(f"{MARK}{text}", style=BEST) if is_best else Text(text)
+        for text, is_best in zip(texts, best_entries(name, direction, values), strict=True)
+    ]
+
+
+def comparison_notes(source: str, results: Sequence[Any]) -> tuple[str, list[str]]:
+    """A line above the table that says what was simulated, and lines below it.
+
+    Args:
+        source: The workload as the user named it.
+        results: A ``SimulationResult`` for each policy.
+    """
+    first = results[0]
+    cluster, config = first.cluster, first.config
+    known = {
+        "exact": "exact (policies know true run times)",
+        "requested": "as users requested",
+        "noisy": f"noisy (sigma {config.noise_sigma:g}, seed {config.seed})",
+        "history": "predicted from finished jobs",
+        "none": "none",
+    }
+    machines = f"{plural(cluster.node_count, 'node')}, {plural(cluster.total_gpus, 'GPU')}"
+    policy = f", policy {first.policy}" if len(results) == 1 else ""
+    heading = (
+        f"{source}: {plural(len(first.workload), 'job')} on {cluster.name} ({machines}){policy}; "
+        f"estimates {known[config.estimates]}"
+    )
+    jobs, elapsed_s = sum(len(result.schedule) for result in results), sum(r.elapsed_s for r in results)
+    speed = f"{plural(jobs, 'job')} simulated in {duration(elapsed_s)} ({rough(jobs / elapsed_s)} jobs/s)."
+    best = [f"{MARK} best of the column. {speed}"] if len(results) > 1 else [speed]
+    return heading, [*_dropped_notes(results), *_counter_notes(results), *best]
+
+
+def _counter_notes(results: Sequence[Any]) -> list[str]:
+    """What policies counted that are not native, such as fallbacks of a solver."""
+    return [
+        f"{result.policy}: " + ", ".join(f"{name} {count:,}" for name, count in result.counters.items()) + "."
+        for result in results
+        if result.counters
+    ]
+
+
+def _dropped_notes(results: Sequence[Any]) -> list[str]:
+    counts = {result.policy: len(result.dropped) for result in results}
+    if not any(counts.values()):
+        return []
+    result = max(results, key=lambda result: len(result.dropped))
+    frame = result.workload.frame
+    some = [
+        f"row {frame['row'][job]} ({plural(frame['gpus'][job], 'GPU')})"
+        for job in result.dropped[:3].tolist()
+    ]
+    more = ", ..." if len(result.dropped) > 3 else ""
+    note = f"left out because they can never run on the cluster: {', '.join(some)}{more}"
+    if len(set(counts.values())) == 1:
+        return [f"{plural(len(result.dropped), 'job')} {note}."]
+    each = ", ".join(f"{policy} {count:,}" for policy, count in counts.items())
+    return [f"Jobs {note}. Beware, policies left out different numbers: {each}."]
+
+
+def single_table(values: Values, metrics: Mapping[str, Any]) -> Table:
+    """One policy's metrics, one row each, with what they mean."""
+    table = plain_table("metric", "value", "what it is", right=(1,))
+    table.columns[2].style = "dim"
+    for name, metric in metrics.items():
+        table.add_row(name, metric_text(name, values[name]), metric.description)
+    return table
+
+
+def description_tables(summary: Mapping[str, Any]) -> Group:
+    """What is in a workload: facts, quantiles and the mix of gang sizes."""
+    return Group(_facts(summary), "", _quantile_table(summary), "", _gang_table(summary))
+
+
+def _facts(summary: Mapping[str, Any]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    load = summary["load"]
+    share = summary["estimates"]["jobs"]
+    ratio = summary["estimates"]["median_estimate_over_duration"]
+    facts = {
+        "workload": summary["name"],
+        "jobs": f"{summary['jobs']:,}",
+        "span": duration(summary["span_s"]),
+        "users, groups": f"{summary['users']:,}, {summary['groups']:,}",
+        "GPU hours": f"{summary['gpu_hours']:,.1f}",
+        "CPU-only jobs": f"{summary['cpu_only_jobs']:,}",
+        "shared-GPU jobs": f"{summary['shared_gpu_jobs']:,}",
+        "load": "give --cluster to see it"
+        if summary["cluster"] is None
+        else f"{'-' if load is None else f'{load:.3f}'} on {summary['cluster']}",
+        "estimates": f"{share:,} jobs, median estimate / duration {ratio:.2f}" if share else "none",
+        "ended as": ", ".join(f"{status} {count:,}" for status, count in summary["statuses"].items()),
+    }
+    for name, value in facts.items():
+        table.add_row(Text(name, style="bold"), Text(value))
+    return table
+
+
+def _quantile_table(summary: Mapping[str, Any]) -> Table:
+    rows = {"duration": "duration_s", "gap between submits": "interarrival_s", "GPUs": "gpus"}
+    names = ("p10", "p50", "p90", "p99", "max", "mean")
+    table = plain_table("of jobs", *names, right=range(1, 7))
+    for label, key in rows.items():
+        if summary[key] is not None:
+            shown = _quantile if key == "gpus" else _short_duration
+            table.add_row(label, *(shown(summary[key][name]) for name in names))
+    return table
+
+
+def _quantile(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _short_duration(value: float) -> str:
+    return duration(value, short=True)
+
+
+def _gang_table(summary: Mapping[str, Any]) -> Table:
+    table = plain_table("GPUs of a job", "jobs", "share of jobs", "share of GPU time", right=range(4))
+    sizes = summary["gang_sizes"]
+    shown = sizes if len(sizes) <= 16 else sorted(sizes, key=lambda size: -size["jobs"])[:15]
+    for size in sorted(shown, key=lambda size: float(size["gpus"])):
+        shares = (
+            "-" if size[key] is None else f"{100 * size[key]:.1f} %"
+            for key in ("share_of_jobs", "share_of_gpu_time")
+        )
+        table.add_row(f"{size['gpus']:g}", f"{size['jobs']:,}", *shares)
+    if len(shown) < len(sizes):
+        table.add_row("others", f"{sum(s['jobs'] for s in sizes) - sum(s['jobs'] for s in shown):,}", "", "")
+    return table
+
+
+def named_table(kind: str, entries: Iterable[tuple[str, str]]) -> Table:
+    """Names and what they are."""
+    table = plain_table(kind, "what it is")
+    table.columns[0].no_wrap = True
+    for name, what in entries:
+        table.add_row(Text(name, style="bold"), Text(what))
+    return table
+
+
+def rule_table(kind: str, rules: Iterable[Any]) -> Table:
+    """Rules of a kind (``gpuyard.policies.heuristics.Heuristic``, or functions), and what they need."""
+    table = plain_table(kind, "what it is", "needs", "source")
+    table.columns[0].no_wrap = True
+    table.columns[0].min_width = 16
+    table.columns[1].ratio, table.columns[3].ratio = 5, 3
+    table.columns[3].overflow = "fold"
+    table.columns[2].no_wrap = True
+    table.columns[3].style = "dim"
+    table.expand = True
+    for rule in rules:
+        needs = [
+            word
+            for word, field in (("estimates", "uses_estimates"), ("preemption", "preempts"))
+            if getattr(rule, field, False)
+        ]
+        name = getattr(rule, "form", "") or getattr(rule, "name", getattr(rule, "__name__", "?"))
+        summary = getattr(rule, "summary", (getattr(rule, "__doc__", "") or "").partition("\n")[0])
+        table.add_row(
+            Text(name, style="bold"), Text(summary), Text("\n".join(needs)), Text(getattr(rule, "source", ""))
+        )
+    return table
+
+
+def wait_table(waits: Iterable[Any], reasons: Mapping[str, str]) -> Table:
+    """Why a job waited (``gpuyard.simulation.explain.Span``), in order of time."""
+    table = plain_table("from", "for", "waited because", "in detail", right=(0, 1))
+    for span in waits:
+        table.add_row(
+            duration(span.from_s),
+            duration(span.to_s - span.from_s),
+            Text(reasons[span.reason], style="bold"),
+            Text(span.detail),
+        )
+    return table
+
+
+def doctor_table(checks: Iterable[Any]) -> Table:
+    """Checks of the installation (``gpuyard.cli.doctor.Check``)."""
+    styles = {"ok": "green", "missing": "yellow", "broken": "bold red"}
+    table = plain_table("check", "status", "found", "what to do")
+    table.columns[0].no_wrap = table.columns[1].no_wrap = True
+    for check in checks:
+        table.add_row(check.name, Text(check.status, style=styles[check.status]), check.found, check.advice)
+    return table
+
+
+def bench_table(results: Iterable[Any]) -> Table:
+    """Benchmarks, each beside its peer (``gpuyard.cli.bench.BenchResult``)."""
+    table = plain_table("benchmark", "value", "unit", "ratio", "target", "met", "peer", right=(1, 3, 4))
+    table.columns[0].overflow = "fold"
+    verdicts = {None: Text("-"), True: Text("yes", style="green"), False: Text("no", style="bold red")}
+    for result in results:
+        bound = "<=" if result.lower_is_better else ">="
+        target = "-" if result.target is None else f"{bound} {result.target:g}"
+        peer = f"{result.peer}: {rough(result.peer_value)}"
+        table.add_row(
+            result.name,
+            rough(result.value),
+            result.unit,
+            number(result.ratio),
+            target,
+            verdicts[result.met],
+            peer,
+        )
+    return table

@@ -1,0 +1,77 @@
+"""Small training runs in processes of their own, for tests."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from gpuyard.learn.config import TrainConfig, merged, read_config
+from gpuyard.learn.process.checkpoint import read_checkpoint
+from gpuyard.learn.process.launch import TrainingProcesses
+
+TINY: dict[str, Any] = {
+    "environment": {"workload": "demo", "jobs_per_episode": 16, "window": 8, "envs": 4},
+    "network": {"width": 8},
+    "training": {"steps": 1536, "processes": 1, "checkpoint_every_s": 0.0, "seed": 5},
+    "validation": {"windows": 2, "every_steps": 512, "heuristics": ["fifo+easy"]},
+}
+OWN: dict[str, dict[str, Any]] = {
+    "ppo": {"rollout_steps": 16, "minibatch": 32, "epochs": 2},
+    "clone": {"rollout_steps": 16, "minibatch": 32},
+    "d3qn": {"capacity": 512, "batch_size": 16, "learning_starts": 64, "train_every": 2},
+    "sac": {"capacity": 512, "batch_size": 16, "learning_starts": 64, "train_every": 2},
+    "evolve": {"generations": 40, "population": 8, "episodes": 8},
+}
+
+
+def tiny_config(algorithm: str, **tables: Any) -> TrainConfig:
+    """A run of seconds."""
+    rule = {"rule": {"score": {"estimate": -1.0}}} if algorithm == "evolve" else {}
+    return read_config(merged({"algorithm": algorithm, **TINY, **rule, algorithm: OWN[algorithm]}, tables))
+
+
+def begin(directory: Path, config: TrainConfig, *, resume: bool = False) -> TrainingProcesses:
+    """Start a run's processes."""
+    directory.mkdir(exist_ok=True)
+    (directory / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+    return TrainingProcesses(directory, config.training.processes or 1, resume=resume)
+
+
+def finish(processes: TrainingProcesses, within_s: float = 120.0) -> int:
+    """Wait for the end."""
+    until = time.monotonic() + within_s
+    while (code := processes.poll()) is None:
+        if time.monotonic() > until:
+            processes.kill()
+            raise TimeoutError("training takes too long")
+        time.sleep(0.02)
+    processes.check(code)
+    return code
+
+
+def train(directory: Path, config: TrainConfig, *, resume: bool = False) -> int:
+    """Start a run, or go on with it, and wait for its end."""
+    return finish(begin(directory, config, resume=resume))
+
+
+def records(directory: Path) -> list[dict[str, Any]]:
+    """The lines of a run's diary."""
+    lines = (directory / "progress.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def wait_for_step(directory: Path, processes: TrainingProcesses, step: int, within_s: float = 60.0) -> None:
+    """Until the run has come so far, or has ended."""
+    until = time.monotonic() + within_s
+    while time.monotonic() < until and processes.poll() is None:
+        path = directory / "progress.jsonl"
+        if path.exists():
+            lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+            if any(json.loads(line).get("step", 0) >= step for line in lines):
+                return
+        time.sleep(0.01)
+
+
+def fingerprint(directory: Path) -> str:
+    """Of everything that training computes: weights, optimizers, random draws, what environments did."""
+    return str(read_checkpoint(directory / "checkpoint.safetensors").document["sha256"])

@@ -1,0 +1,191 @@
+"""gpuyard simulate: what it prints and writes."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from gpuyard import cli
+from gpuyard.registry import registered
+from support.command_line import GOOD, HEADER, Run, assert_refused, document
+
+
+def test_json_has_the_promised_shape(run: Run, jobs: Callable[..., Path]) -> None:
+    path = jobs(*GOOD)
+    code, out, err = run(
+        "simulate", path, "--cluster", "2x8", "--policy", "fifo", "--policy", "sjf+easy/spread", "--json"
+    )
+    assert (code, err) == (0, "")
+    printed = document(out)
+    assert printed["workload"] == str(path)
+    assert printed["cluster"] == "2x8"
+    assert [result["policy"] for result in printed["results"]] == [
+        "fifo+strict/consolidate",
+        "sjf+easy/spread",
+    ]
+    for result in printed["results"]:
+        assert set(result["metrics"]) == set(registered("metric"))
+        assert result["dropped_jobs"] == 0
+        assert re.fullmatch("[0-9a-f]{64}", result["schedule_hash"])
+
+
+def test_json_gives_null_for_what_is_not_known(run: Run) -> None:
+    _, out, _ = run("simulate", "demo", "--json")
+    assert document(out)["results"][0]["metrics"]["energy_kwh"] is None
+
+
+def test_metrics_are_those_of_a_schedule_worked_out_by_hand(run: Run, jobs: Callable[..., Path]) -> None:
+    path = jobs(HEADER, "0,100,8", "1,100,8", "2,10,1")
+    _, out, _ = run("simulate", path, "--cluster", "1x8", "--metric", "mean_wait_s", "--json")
+    assert document(out)["results"][0]["metrics"] == {"mean_wait_s": (0 + 99 + 198) / 3}
+
+
+def test_a_policy_named_twice_runs_once(run: Run) -> None:
+    _, out, _ = run("simulate", "demo", "--policy", "fifo", "--policy", "fifo+strict/consolidate", "--json")
+    assert len(document(out)["results"]) == 1
+
+
+def test_the_best_value_of_each_column_is_marked(run: Run) -> None:
+    _, out, _ = run("simulate", "demo", "--policy", "fifo", "--policy", "sjf+easy")
+    rows = {line.split()[0]: line for line in out.splitlines() if "/consolidate" in line}
+    assert "*" not in rows["fifo+strict/consolidate"]
+    assert rows["sjf+easy/consolidate"].count("*") == 6
+    assert "* best of the column" in out
+
+
+def test_a_single_policy_shows_what_its_metrics_mean(run: Run) -> None:
+    _, out, _ = run("simulate", "demo", "--metric", "makespan_s")
+    assert "from the first submit to the last finish" in out
+    assert "3 d 6 h" in out
+    assert "*" not in out
+
+
+def test_the_heading_says_what_was_simulated(run: Run, jobs: Callable[..., Path]) -> None:
+    path = jobs(*GOOD)
+    _, out, _ = run("simulate", path, "--cluster", "2x8", "--estimates", "none")
+    heading = " ".join(out.split("\n\n")[0].split("\n"))
+    for words in ("6 jobs", "2x8", "2 nodes, 16 GPUs", "estimates none", "fifo+strict/consolidate"):
+        assert words in heading
+
+
+def test_dropped_jobs_are_reported(run: Run, jobs: Callable[..., Path]) -> None:
+    path = jobs(*GOOD, "6,1,17", "7,1,18")
+    arguments = ["simulate", path, "--cluster", "2x8", "--oversize", "drop"]
+    _, out, _ = run(*arguments)
+    assert "2 jobs left out because they can never run" in out
+    assert "row 6 (17 GPUs), row 7 (18 GPUs)" in out
+    _, out, _ = run(*arguments, "--json")
+    assert document(out)["results"][0]["dropped_jobs"] == 2
+
+
+def test_policies_that_drop_different_jobs_are_flagged(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("\n".join([*GOOD, "6,1,7"]))
+    policies = ["--policy", "fifo", "--policy", "fifo/anywhere"]
+    _, out, _ = run("simulate", path, "--cluster", "1x4,1x8:v100", *policies, "--oversize", "drop")
+    assert "Beware" not in out
+    _, out, _ = run("simulate", path, "--cluster", "1x6,1x5:v100", *policies, "--oversize", "drop")
+    assert "fifo+strict/consolidate 3, fifo+strict/anywhere 0" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("by", ["priority", "group", "gpus"])
+def test_metrics_by_class_are_shown_and_given(run: Run, by: str) -> None:
+    arguments = ["simulate", "demo", "--policy", "fifo", "--policy", "sjf+easy", "--by", by]
+    _, out, _ = run(*arguments)
+    classes = {"priority": "1", "group": "g0", "gpus": "2-4"}
+    assert re.search(rf"^{classes[by]} +[\d,]+ +fifo\+strict/consolidate", out, re.M)
+    _, out, _ = run(*arguments, "--json")
+    breakdown = document(out)["results"][0]["breakdown"]
+    assert breakdown["by"] == by
+    assert sum(entry["jobs"] for entry in breakdown["classes"]) == 2000
+
+
+def test_files_are_written_for_each_policy(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    policies = ["--policy", "fifo", "--policy", "wspt+easy+express:600:0.1/spread"]
+    code, printed, _ = run("simulate", "demo", *policies, "--out", out, "--csv")
+    assert code == 0
+    assert "Written to" in printed
+    names = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
+    files = ("metrics.json", "schedule.csv", "schedule.parquet")
+    folders = ("fifo+strict_consolidate", "wspt+easy+express_600_0.1_spread")
+    assert names == sorted(["results.json", *(f"{folder}/{name}" for folder in folders for name in files)])
+
+    table = pl.read_parquet(out / folders[0] / "schedule.parquet")
+    assert table.height == 2000
+    assert (table["start_s"] >= table["submit_s"]).all()
+    text = pl.read_csv(out / folders[1] / "schedule.csv", infer_schema_length=None)
+    assert text["nodes"].cast(pl.String).str.contains("|", literal=True).any()
+    assert (
+        text["end_s"].to_list() == pl.read_parquet(out / folders[1] / "schedule.parquet")["end_s"].to_list()
+    )
+
+    stored = document((out / folders[0] / "metrics.json").read_text())
+    everything = document((out / "results.json").read_text())
+    assert stored["policy"] == "fifo+strict/consolidate"
+    assert stored["metrics"] == everything["results"][0]["metrics"]
+    assert stored["metrics"]["mean_wait_s"] == pytest.approx((table["start_s"] - table["submit_s"]).mean())
+    assert set(stored["breakdowns"]) == {"priority", "group", "gpus"}
+    assert stored["schedule_hash"] == everything["results"][0]["schedule_hash"]
+
+
+def test_writing_again_gives_the_same_bytes(run: Run, tmp_path: Path) -> None:
+    arguments = ("simulate", "demo", "--policy", "sjf+easy", "--out", tmp_path, "--csv", "--json")
+    _, out, _ = run(*arguments)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    _, again, _ = run(*arguments)
+    assert out == again
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_a_failing_run_leaves_written_files_alone(
+    run: Run, tmp_path: Path, jobs: Callable[..., Path]
+) -> None:
+    out = tmp_path / "out"
+    run("simulate", "demo", "--out", out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    code, _, _ = run("simulate", jobs(*GOOD), "--cluster", "1x4", "--out", out)
+    assert code == cli.BAD_INPUT
+    assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def test_a_file_in_the_way_of_the_directory_is_refused_before_simulating(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    assert_refused(*run("simulate", "demo", "--out", tmp_path / "taken"), ["--out", "taken"])
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_the_directory_of_an_evaluation_is_refused_before_simulating(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "evaluation.json").write_text("{}")
+    refusal = run("simulate", "demo", "--out", tmp_path)
+    assert_refused(*refusal, [f"--out {tmp_path}", "holds an evaluation", "give another directory"])
+    assert [path.name for path in tmp_path.iterdir()] == ["evaluation.json"]
+
+
+def test_a_price_of_energy_gives_its_cost(run: Run, tmp_path: Path) -> None:
+    arguments = ["simulate", "demo", "--cluster", "64x8:v100", "--energy-price", "0.25"]
+    _, out, _ = run(*arguments, "--out", tmp_path, "--json")
+    printed = document(out)
+    metrics = printed["results"][0]["metrics"]
+    assert metrics["energy_cost"] == pytest.approx(0.25 * metrics["energy_kwh"])
+    assert metrics["energy_kwh"] > 0
+    assert (printed["price_per_kwh"], printed["import"]) == (0.25, None)
+    assert document((tmp_path / "results.json").read_text())["price_per_kwh"] == 0.25
+    _, out, _ = run(*arguments)
+    assert "energy x price per kWh" in out
+    _, out, _ = run(*arguments, "--policy", "fifo", "--policy", "sjf")
+    assert "currency" in out or "energy" in out
+
+
+def test_prices_of_energy_by_hour_of_the_day(run: Run, tmp_path: Path) -> None:
+    tariff = "0-7:0.12,7-20:0.31,20-24:0.18"
+    arguments = ["simulate", "demo", "--cluster", "64x8:v100", "--energy-price", tariff]
+    _, out, _ = run(*arguments, "--out", tmp_path, "--json")
+    printed = document(out)
+    metrics = printed["results"][0]["metrics"]
+    assert 0.12 < metrics["energy_cost"] / metrics["energy_kwh"] < 0.31
+    assert printed["price_per_kwh"] == tariff
+    home = next(path for path in tmp_path.iterdir() if path.is_dir())
+    assert document((home / "metrics.json").read_text())["price_per_kwh"] == tariff

@@ -1,0 +1,310 @@
+"""What becomes of results: the page, its pictures, headlines."""
+
+import json
+import re
+import shutil
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from gpuyard.errors import InputError
+from gpuyard.evaluate import Comparison, Difference
+from gpuyard.evaluate.bootstrap import paired_difference
+from gpuyard.experiments.cells import difference_text, jct_text, plain
+from gpuyard.experiments.curves import curve_panels
+from gpuyard.experiments.headlines import BEGIN, END
+from gpuyard.experiments.models import ship_models
+from gpuyard.experiments.page import write_page
+from gpuyard.experiments.pictures import CurveGroup, Gain, Panel, curves_picture, gains_picture, shown_range
+from gpuyard.experiments.recipe import Together
+from gpuyard.experiments.running import Experiment
+from gpuyard.experiments.shown import show
+from gpuyard.experiments.standings import standings
+from gpuyard.experiments.together import together
+from support.experiment_cases import finished_experiment, with_seeds
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    """The experiment, run once for all tests here."""
+    return finished_experiment(tmp_path_factory.mktemp("experiments"))
+
+
+# --- The page ---
+
+
+def test_the_page_is_the_same_bytes_every_time(finished: Experiment, tmp_path: Path) -> None:
+    pages = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        assert write_page([finished], folder / "results.md").whole == ("tiny",)
+        pages.append({path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()})
+    assert pages[0] == pages[1]
+    assert set(pages[0]) == {"results.md", "results.svg", "results-tiny.svg"}
+
+
+def test_the_page_has_the_figures_of_the_comparison(finished: Experiment, tmp_path: Path) -> None:
+    write_page([finished], tmp_path / "results.md")
+    page = (tmp_path / "results.md").read_text()
+    comparison = Comparison.read(finished.here / "test")
+    reference = comparison.policy(comparison.reference or "")
+    assert comparison.hindsight == reference.name
+    told = (
+        f"| `{reference.label}`, the reference, best in hindsight | {comparison.mean(reference.name):.2f} |"
+    )
+    assert told in page
+    row = next(line for line in page.splitlines() if line.startswith("| **`evolve-3`**"))
+    found = comparison.difference("evolve-3")
+    assert f"| {comparison.mean('evolve-3'):.2f} |" in row
+    assert f"{100 * abs(found.ratio):.1f} %" in row
+    assert f"| {found.verdict} |" in row
+    for text in (
+        *(
+            "Nothing to speak of.",
+            "All of it.",
+            "6 windows of 24 jobs of the test part",
+            "Who loses (Windows)",
+        ),
+        *(
+            "3 fresh draws of demo, 24 jobs each",
+            "A rule \\| evolved <here>",
+            "`model:by-windows`",
+            "**Cost**",
+        ),
+        "gpuyard experiments run experiments/tiny.toml\n",
+    ):
+        assert text in page
+
+
+# --- Tests of several times as one ---
+
+
+def two_times(finished: Experiment) -> tuple[Comparison, Comparison]:
+    """Two comparisons of like windows with three seeds each, of which the second is harder."""
+    first = with_seeds(Comparison.read(finished.here / "test"), (0.9, 0.8, 0.7))
+    harder = first.windows.with_columns(pl.col(first.setting.metric) * 3.0)
+    return first, replace(first, windows=harder)
+
+
+def test_tests_together_are_those_of_all_windows(finished: Experiment) -> None:
+    parts = [(one, standings(one)[0]) for one in two_times(finished)]
+    found = together(parts)
+    own = [np.mean([one.values(name) for name in best.policies], axis=0) for one, best in parts]
+    other = [one.values(str(one.reference)) for one, _ in parts]
+    assert found.values("learned").tolist() == np.concatenate(own).tolist()
+    assert found.values("reference").tolist() == np.concatenate(other).tolist()
+    setting = parts[0][0].setting
+    assert found.setting.disjoint == 2 * setting.disjoint
+    expected = paired_difference(
+        np.concatenate(own),
+        np.concatenate(other),
+        block=setting.block,
+        disjoint=2 * setting.disjoint,
+        lower_is_better=setting.lower_is_better,
+    )
+    assert found.difference("learned") == expected
+
+
+def test_tests_of_different_things_are_not_put_together(finished: Experiment) -> None:
+    first, second = two_times(finished)
+    other = replace(second, setting=replace(second.setting, information={"estimates": "none"}))
+    with pytest.raises(InputError, match="same information"):
+        together([(first, standings(first)[0]), (other, standings(other)[0])])
+    alone = replace(second, reference=None)
+    with pytest.raises(InputError, match="have a reference"):
+        together([(first, standings(first)[0]), (alone, standings(second)[0])])
+
+
+def test_the_page_shows_tests_together(finished: Experiment, tmp_path: Path) -> None:
+    recipe = finished.recipe
+    shutil.copytree(finished.here / "test", finished.here / "again", dirs_exist_ok=True)
+    asked = Together(tables=("test", "again"), learned=("evolve-3", "evolve-3"), title="Both", headline="Two")
+    tables = (recipe.table[0], recipe.table[0].model_copy(update={"evaluation": "again"}))
+    two = replace(finished, recipe=recipe.model_copy(update={"table": tables, "together": (asked,)}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Experiment, "check_done", lambda self, name: None)
+        write_page([two], tmp_path / "results.md")
+    page = (tmp_path / "results.md").read_text()
+    part = page[page.index("### Both") :]
+    assert "12 windows of 24 jobs" in part
+    assert "its own reference" in part
+    mean = Comparison.read(finished.here / "test").mean("evolve-3")
+    assert f"| **`evolve-3`** | {mean:.2f} |" in part
+
+
+def test_links_and_pictures_of_the_page_exist(finished: Experiment, tmp_path: Path) -> None:
+    (tmp_path / "models.md").write_text("# Models")
+    for name in ("experiments", "evaluation"):
+        (tmp_path / f"{name}.md").write_text(f"# {name}")
+    write_page([finished], tmp_path / "results.md")
+    page = (tmp_path / "results.md").read_text()
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page)
+    assert {"models.md", "experiments.md", "images/results.svg", "images/results-tiny.svg"} <= set(targets)
+    for target in targets:
+        assert (tmp_path / target).exists()
+    for anchor in re.findall(r"\]\(#([^)]+)\)", page):
+        assert f'<a id="{anchor}"></a>' in page
+
+
+def test_what_has_not_been_run_is_said(finished: Experiment, tmp_path: Path) -> None:
+    elsewhere = replace(finished, name="later", here=tmp_path / "nowhere")
+    written = write_page([finished, elsewhere], tmp_path / "results.md")
+    assert (written.whole, written.missing) == (("tiny",), ("later",))
+    page = (tmp_path / "results.md").read_text()
+    section = page[page.index('<a id="experiment-later">') :]
+    assert "**Not complete.** Still to be run: jobs, evolve, test, episodes, draws." in section
+    assert "(#experiment-later) | not complete |" in page
+
+
+def test_results_of_other_arguments_are_not_shown(finished: Experiment, tmp_path: Path) -> None:
+    here = Path(shutil.copytree(finished.here, tmp_path / "tiny"))
+    record = json.loads((here / "done" / "evolve-3.json").read_text())
+    (here / "done" / "evolve-3.json").write_text(json.dumps({**record, "arguments": ["train", "ppo"]}))
+    changed = replace(finished, here=here)
+    assert write_page([changed], tmp_path / "results.md").whole == ()
+    page = (tmp_path / "results.md").read_text()
+    assert "**Not complete.** Run with other arguments than the recipe has now: evolve." in page
+    assert "| **`evolve-3`**" not in page
+    with pytest.raises(InputError, match="evolve-3 was run with other arguments"):
+        ship_models([changed], tmp_path / "models")
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_page_is_not_replaced_by_one_without_results(finished: Experiment, tmp_path: Path) -> None:
+    (tmp_path / "results.md").write_text("figures")
+    with pytest.raises(InputError, match="none of these experiments has results yet"):
+        write_page([replace(finished, here=tmp_path / "nothing")], tmp_path / "results.md")
+    assert (tmp_path / "results.md").read_text() == "figures"
+
+
+def test_an_interval_may_be_open() -> None:
+    open_end = Difference(-0.3, -0.9, float("inf"), "tie", 1.0, 1.4)
+    assert difference_text(open_end) == "−30.0 % [−90.0 %, ∞]"
+    one_window = Difference(-0.3, float("nan"), float("nan"), "tie", 1.0, 1.4)
+    assert difference_text(one_window) == "−30.0 %"
+
+
+def test_a_seed_that_stands_for_a_table_has_a_row(finished: Experiment) -> None:
+    comparison = with_seeds(Comparison.read(finished.here / "test"), (0.9, 0.8))
+    table = finished.recipe.table[0].model_copy(update={"learned": "ppo-1"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Comparison, "read", lambda _: comparison)
+        shown = show(finished, table)
+    assert [row.label for row in shown.rows if row.learned] == ["ppo-1", "ppo"]
+
+
+def test_pictures_are_whole_and_escape_what_they_say(finished: Experiment, tmp_path: Path) -> None:
+    write_page([finished], tmp_path / "results.md")
+    for name in ("results.svg", "results-tiny.svg"):
+        root = ElementTree.fromstring((tmp_path / "images" / name).read_text())
+        assert "A rule | evolved <here>" in "".join(root.itertext())
+    assert len(curve_panels(finished)[0].groups[0].curves[0]) >= 3
+
+
+def test_completion_times_that_are_clearly_longer_are_marked(finished: Experiment) -> None:
+    few = Comparison.read(finished.here / "test")
+    many, few = (replace(few, setting=replace(few.setting, disjoint=count)) for count in (12.0, 4.2))
+    longer = Difference(0.05, 0.021, 0.08, "worse", 1.05, 1.0)
+    assert jct_text(many, longer) == "+5.0 % [+2.1 %, +8.0 %] ‡"
+    assert jct_text(few, longer) == "+5.0 % [+2.1 %, +8.0 %]"
+    assert jct_text(many, replace(longer, low=0.019)) == "+5.0 % [+1.9 %, +8.0 %]"
+    assert jct_text(many, None) == ""
+
+
+def test_names_from_logs_are_text_and_nothing_else() -> None:
+    assert plain("<b>*a*|[b](c)`") == "&lt;b&gt;\\*a\\*\\|\\[b\\](c)\\`"
+
+
+def test_gains_beyond_the_plot_are_drawn_at_its_edge() -> None:
+    gains = [
+        Gain("one", "a against b", 0.2, 0.1, 0.3, "better"),
+        Gain("two", "a against b", -4.0, -9.0, -0.5, "worse"),
+        Gain("three", "a against b", 0.0, None, None, "tie"),
+    ]
+    picture = gains_picture(gains)
+    root = ElementTree.fromstring(picture)
+    marks = {element.get("class"): element for element in root.iter() if element.get("class") is not None}
+    assert {"better", "worse", "tie"} <= set(marks)
+    assert 0 < float(marks["worse"].get("x", "nan")) < 1000
+    assert "+20.0% [+10.0%, +30.0%]" in picture
+
+
+def test_very_bad_scores_do_not_flatten_a_curve() -> None:
+    curve = tuple((float(i), -1e6 if i == 0 else -10.0 - 1 / i) for i in range(30))
+    panel = Panel("ppo", (CurveGroup("ppo", (curve,)),), (("sjf+easy", -10.5),))
+    low, high = shown_range(panel)
+    assert -12 < low <= -10.5
+    assert high == pytest.approx(-10.0, abs=0.1)
+    ElementTree.fromstring(curves_picture("Curves", [panel]))
+
+
+# --- Seeds ---
+
+
+def test_seeds_of_one_kind_are_one_row(finished: Experiment) -> None:
+    comparison = with_seeds(Comparison.read(finished.here / "test"), (0.5, 0.8, 1.2))
+    row = next(row for row in standings(comparison) if row.learned)
+    values = [comparison.values(f"ppo-{number}") for number in range(3)]
+    reference = comparison.values(comparison.reference or "")
+    setting = comparison.setting
+    how = {"block": setting.block, "disjoint": setting.disjoint, "lower_is_better": True}
+    expected = paired_difference(np.mean(values, axis=0), reference, **how)
+    assert (row.label, len(row.policies), row.better) == ("ppo", 3, 2)
+    assert row.difference is not None
+    assert row.difference.ratio == pytest.approx(expected.ratio)
+    assert (row.difference.low, row.difference.high) == pytest.approx((expected.low, expected.high))
+    assert row.seeds == pytest.approx([value.mean() for value in values])
+    assert row.value == pytest.approx(np.mean(values))
+
+
+@pytest.mark.parametrize("evaluation", ["test", "episodes", "draws"])
+def test_a_single_policy_has_the_figures_of_the_comparison(finished: Experiment, evaluation: str) -> None:
+    comparison = Comparison.read(finished.here / evaluation)
+    rows = {row.label: row for row in standings(comparison)}
+    assert len(rows) == len(comparison.shown), "one numbered run keeps its name, too"
+    for label, row in rows.items():
+        assert row.value == comparison.mean(label)
+        if row.policies[0] != comparison.reference:
+            assert row.difference == comparison.difference(label)
+            assert row.jct == comparison.difference(label, metric="mean_jct_s")
+
+
+def test_of_returns_more_is_better(finished: Experiment) -> None:
+    comparison = Comparison.read(finished.here / "episodes")
+    assert comparison.setting.metric == "return"
+    rows = standings(comparison)
+    assert [row.value for row in rows] == sorted((row.value for row in rows), reverse=True)
+
+
+# --- Headlines ---
+
+
+def test_headlines_go_between_their_marks_and_nowhere_else(finished: Experiment, tmp_path: Path) -> None:
+    table = finished.recipe.table[0].model_copy(update={"headline": "A | b", "learned": "evolve-3"})
+    recipe = finished.recipe.model_copy(update={"table": (table, *finished.recipe.table[1:])})
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
+    for _ in range(2):
+        write_page([replace(finished, recipe=recipe)], tmp_path / "results.md", readme)
+    before, _, rest = readme.read_text().partition(BEGIN)
+    inside, _, after = rest.partition(END)
+    assert (before, after) == ("before\n\n", "\n\nafter\n")
+    lines = inside.strip().splitlines()
+    assert len(lines) == 3
+    assert lines[2].startswith("| A \\| b | ")
+    assert "(`evolve-3`)" in lines[2]
+    readme.write_text("no marks\n")
+    with pytest.raises(InputError, match="between which the table goes"):
+        write_page([finished], tmp_path / "results.md", readme)
+    assert readme.read_text() == "no marks\n"
+
+
+def test_a_row_that_is_not_there_cannot_stand_for_a_table(finished: Experiment, tmp_path: Path) -> None:
+    table = finished.recipe.table[0].model_copy(update={"learned": "evolv"})
+    recipe = finished.recipe.model_copy(update={"table": (table,)})
+    with pytest.raises(InputError, match="'evolv' is none of its rows; did you mean 'evolve-3'"):
+        write_page([replace(finished, recipe=recipe)], tmp_path / "results.md")

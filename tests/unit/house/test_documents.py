@@ -1,0 +1,52 @@
+"""What the documents promise is there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import gpuyard.policies.grammar  # noqa: F401  (registers the rules)
+from gpuyard import cli
+from gpuyard.registry import registered
+
+ROOT = Path(__file__).parents[3]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_between_files_lead_somewhere(path: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8"))
+    for target in targets:
+        if not target.startswith("http"):
+            assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("kind", ["order", "backfill", "placement"])
+def test_the_readme_names_every_native_rule(kind: str) -> None:
+    row = re.search(rf"^\| {kind} \| (.*) \|$", README, re.M)
+    assert row
+    native = [name for name, rule in registered(kind).items() if hasattr(rule, "summary")]
+    assert re.findall("`([^`:]+)(?::[^`]+)?`", row[1]) == native
+
+
+def test_the_readmes_commands_parse() -> None:
+    commands = re.findall(r"^    gpuyard (.*?)(?: +#.*)?$", README, re.M)
+    assert len(commands) >= 5
+    for command in commands:
+        cli.app.parse_args(shlex.split(command), print_error=False, exit_on_error=False)
+
+
+def test_the_readmes_commands_write_into_a_directory_of_their_own() -> None:
+    commands = re.findall(r"^    gpuyard (?:simulate|evaluate) .*--out (\S+)", README, re.M)
+    assert len(commands) == len(set(commands)) >= 2
+
+
+def test_the_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(blocks) >= 2
+    monkeypatch.chdir(tmp_path)
+    Path("jobs.csv").write_text("submit_s,duration_s,gpus\n0,10,8\n1,5,1\n")
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})

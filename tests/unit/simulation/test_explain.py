@@ -1,0 +1,284 @@
+"""Why a job waited, who went before it and what it was stopped for, where the answer is known by hand."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from differential.core_runs import cluster_of, config_of, policy_of, workload_of
+from differential.lifecycle_cases import random_failures
+from gpuyard import _core, cli
+from gpuyard.cluster.model import parse_cluster
+from gpuyard.config import SimulationConfig
+from gpuyard.errors import InputError
+from gpuyard.native.inputs import prepare
+from gpuyard.policies.grammar import parse_policy
+from gpuyard.simulation.explain import REASONS, JobStory, explain_job, sentences
+from gpuyard.simulation.run import simulate
+from gpuyard.workload import SynthConfig, Workload, make_workload, synthesize
+from support.command_line import Run, runner
+
+
+def jobs(*rows: tuple[float, float, int], **columns: list[Any]) -> Workload:
+    """From (submit_s, duration_s, gpus) of each job, and other columns by name."""
+    frame = pl.DataFrame(rows, schema=["submit_s", "duration_s", "gpus"], orient="row")
+    return make_workload(frame.with_columns(**{name: pl.Series(values) for name, values in columns.items()}))
+
+
+def story_of(workload: Workload, job: int, cluster: str, policy: str, **settings: Any) -> JobStory:
+    return explain_job(
+        workload, parse_cluster(cluster), parse_policy(policy), SimulationConfig(**settings), job
+    )
+
+
+def waits(story: JobStory) -> list[tuple[float, float, str, int | None]]:
+    return [(span.from_s, span.to_s, span.reason, span.head) for span in story.waits]
+
+
+# Five of eight GPUs are busy until 100; then comes a job that needs all, then one that needs three.
+GAP = jobs((0, 100, 5), (1, 10, 8), (2, 500, 3))
+
+
+def test_a_job_that_starts_at_once_waits_for_nothing() -> None:
+    story = story_of(jobs((0, 100, 5), (1, 10, 3)), 1, "1x8", "fifo")
+    assert (story.waits, story.overtakers, story.made_room) == ([], [], [])
+    assert (story.submit_s, story.start_s, story.end_s, story.gpus) == (1.0, 1.0, 11.0, 3.0)
+    assert story.free_before == [(0, 3)]
+    assert "started at once" in sentences(story)[0]
+
+
+def test_too_few_gpus_are_free() -> None:
+    story = story_of(jobs((0, 100, 6), (10, 5, 4)), 1, "1x8", "fifo")
+    assert waits(story) == [(10.0, 100.0, "too-few-free", None)]
+    assert "needs 4 GPUs, 2 are free" in story.waits[0].detail
+
+
+def test_enough_gpus_are_free_in_the_wrong_places() -> None:
+    story = story_of(jobs((0, 100, 3), (0, 50, 3), (10, 5, 2)), 2, "2x4", "fifo")
+    assert waits(story) == [(10.0, 50.0, "fragmented", None)]
+    assert "2 are free" in story.waits[0].detail
+    assert "at most 1 on one node" in story.waits[0].detail
+    assert waits(story_of(jobs((0, 100, 3), (0, 50, 3), (10, 5, 2)), 2, "2x4", "fifo/anywhere")) == []
+
+
+def test_a_strict_queue_stops_at_its_head() -> None:
+    story = story_of(GAP, 2, "1x8", "fifo")
+    assert waits(story) == [(2.0, 100.0, "behind-head", 1), (100.0, 110.0, "too-few-free", None)]
+    assert "stops at job 1" in story.waits[0].detail
+
+
+@pytest.mark.parametrize("backfill", ["easy", "easy-sjf"])
+def test_a_backfilled_job_would_delay_the_head(backfill: str) -> None:
+    story = story_of(GAP, 2, "1x8", f"fifo+{backfill}")
+    assert waits(story)[0] == (2.0, 100.0, "would-delay-head", 1)
+    assert "planned for 1 min 40 s" in story.waits[0].detail
+    short = jobs((0, 100, 5), (1, 10, 8), (2, 98, 3))
+    assert waits(story_of(short, 2, "1x8", f"fifo+{backfill}")) == []
+
+
+def test_a_job_holds_a_reservation() -> None:
+    story = story_of(GAP, 2, "1x8", "fifo+conservative")
+    assert waits(story) == [(2.0, 110.0, "reserved", None)]
+    assert "planned for 1 min 50 s" in story.waits[0].detail
+    assert story.start_s == 110.0
+
+
+def test_there_is_no_time_to_reserve_behind_jobs_of_unknown_length() -> None:
+    story = story_of(jobs((0, 100, 8), (10, 5, 8)), 1, "1x8", "fifo+conservative", estimates="none")
+    assert waits(story) == [(10.0, 100.0, "no-reservation", None)]
+
+
+def test_the_express_lane_keeps_room_for_shorter_jobs() -> None:
+    story = story_of(jobs((0, 100, 5), (2, 500, 3)), 1, "1x8", "fifo+express:1:1")
+    assert waits(story) == [(2.0, 100.0, "not-admitted", None)]
+
+
+def test_a_group_holds_all_of_its_quota() -> None:
+    workload = jobs((0, 100, 5), (2, 500, 3), (3, 5, 1), group=["a", "a", "b"])
+    story = story_of(workload, 1, "1x8", "fifo", group_quotas={"a": 6}, quota_borrowing=False)
+    assert waits(story) == [(2.0, 100.0, "over-quota", None)]
+    assert [other.job for other in story.overtakers] == [2]
+    assert waits(story_of(workload, 1, "1x8", "fifo", group_quotas={"a": 6})) == []
+
+
+def test_every_reason_has_words() -> None:
+    words = {"too-few-free", "fragmented", "behind-head", "would-delay-head", "not-admitted", "over-quota"}
+    assert set(REASONS) == words | {"other-limits", "reserved", "no-reservation"}
+
+
+def test_a_power_cap_is_no_fragmentation() -> None:
+    workload = jobs((0, 100, 1), (1, 50, 1))
+    story = story_of(workload, 1, "1x4:v100", "fifo", power_cap_w=420)
+    assert waits(story) == [(1.0, 100.0, "other-limits", None)]
+
+
+def test_overtakers_came_later_and_started_earlier() -> None:
+    workload = jobs((0, 100, 5), (1, 10, 8), (2, 500, 3), (3, 1, 8))
+    story = story_of(workload, 1, "1x8", "sjf+greedy")
+    (first, second) = story.overtakers
+    assert (first.job, first.submit_s, first.start_s, first.gpus, first.backfilled) == (
+        2,
+        2.0,
+        2.0,
+        3.0,
+        True,
+    )
+    assert (second.job, second.start_s, second.backfilled) == (3, 502.0, False)
+    assert "2 jobs came later and started earlier: 2, 3." in sentences(story)
+
+
+STOPPED = jobs((0, 100, 8), (10, 5, 8), (200, 1, 1))
+
+
+def test_a_stopped_run_names_the_job_that_it_was_stopped_for() -> None:
+    story = story_of(STOPPED, 0, "1x8", "srtf", min_run_s=0)
+    runs = [(run.begin_s, run.stop_s, run.ending, run.stopped_for) for run in story.runs]
+    assert runs == [(0.0, 10.0, "stopped", 1), (18.5, 112.0, "completed", None)]
+    assert waits(story) == [(13.5, 18.5, "too-few-free", None)]
+    assert "Run 1 was ended for job 1 at 10.0 s." in sentences(story)
+
+
+def test_a_job_names_those_that_made_room_for_it() -> None:
+    story = story_of(STOPPED, 1, "1x8", "srtf", min_run_s=0)
+    assert (story.made_room, story.start_s, waits(story)) == ([0], 13.5, [])
+    assert "Stopped to make room for it: job 0." in sentences(story)
+
+
+def test_a_moved_job_names_the_job_that_got_its_place() -> None:
+    workload = jobs((0, 300, 1), (0, 300, 1), (10, 50, 4))
+    how: dict[str, Any] = {"defragment": True, "min_run_s": 0}
+    moved, large = (story_of(workload, job, "2x4", "fifo/worst-fit", **how) for job in (0, 2))
+    assert [(run.nodes, run.stopped_for) for run in moved.runs] == [([(0, 1)], 2), ([(1, 1)], None)]
+    assert (large.made_room, large.start_s) == ([0], 13.5)
+
+
+def test_a_failed_run_is_told_from_a_stopped_one() -> None:
+    how: dict[str, Any] = {"node_mtbf_s": 900, "node_mttr_s": 50, "checkpoint_every_s": 10, "seed": 4}
+    story = story_of(jobs((0, 1000, 4)), 0, "1x4", "fifo", **how)
+    assert [(run.ending, run.stopped_for) for run in story.runs] == [("failed", None), ("completed", None)]
+    assert any("was ended by a failing node" in sentence for sentence in sentences(story))
+
+
+def test_rows_of_the_workload_are_named_even_if_others_were_left_out() -> None:
+    workload = jobs((0, 1, 9), (0, 100, 8), (10, 5, 8), (11, 40, 4), (12, 1, 8))
+    stopped = story_of(workload, 1, "1x8", "srtf", min_run_s=0, oversize="drop")
+    assert (stopped.job, stopped.runs[0].stopped_for) == (1, 2)
+    behind = story_of(jobs((0, 1, 9), (0, 100, 5), (1, 10, 8), (2, 5, 3)), 3, "1x8", "fifo", oversize="drop")
+    assert waits(behind)[0] == (2.0, 100.0, "behind-head", 2)
+    with pytest.raises(InputError, match="job 0 can never run on cluster 1x8"):
+        story_of(workload, 0, "1x8", "srtf", oversize="drop")
+
+
+def test_time_asleep_is_no_wait_in_the_queue() -> None:
+    story = story_of(jobs((0, 10, 4), (100, 10, 4)), 1, "1x4", "fifo", sleep_after_s=10, wake_s=30)
+    assert (story.waits, story.start_s) == ([], 130.0)
+
+
+def test_what_was_free_before_the_first_start_is_told() -> None:
+    """Stopped for job 1, it later starts beside job 2."""
+    workload = jobs((0, 100, 4), (10, 5, 8), (12, 30, 4), (13, 20, 4))
+    story = story_of(workload, 0, "1x8", "srtf+greedy", min_run_s=0)
+    assert [run.begin_s for run in story.runs] == [0.0, 38.5]
+    assert story.free_before == [(0, 8)]
+
+
+@pytest.mark.parametrize(("seed", "job"), [(19, 7), (120, 4), (122, 1)])
+def test_stops_are_named_rightly_after_a_failure_during_a_stop(seed: int, job: int) -> None:
+    case = random_failures(seed)
+    inputs = (workload_of(case), cluster_of(case), policy_of(case), config_of(case))
+    story = explain_job(*inputs, job)
+    core = prepare(*inputs)
+    simulator = _core.Simulator(core.cluster, core.jobs, core.settings, core.past)
+    stopped_for: dict[float, int] = {}
+    while simulator.advance():
+        if len(simulator.waiting):
+            snapshot = simulator.snapshot()
+            decision = _core.decide(snapshot, inputs[2].compile())
+            for start, stops in decision.stops:
+                if job in stops:
+                    stopped_for[snapshot.now_s] = start
+            simulator.apply(decision)
+    stops = [run for run in story.runs if run.ending == "stopped"]
+    assert [run.stopped_for for run in stops] == [stopped_for[run.stop_s] for run in stops]
+
+
+@pytest.mark.parametrize(
+    "policy", ["fifo", "sjf+easy", "fifo+conservative", "wspt+express:600:0.2", "random+greedy"]
+)
+def test_waits_cover_the_time_in_the_queue_without_a_gap(policy: str) -> None:
+    workload = synthesize(SynthConfig(jobs=60, cluster_gpus=16, load=2.0, seed=2))
+    result = simulate(workload, "2x8", policy)
+    start_s = result.schedule.start_us / 1e6
+    for job in range(0, 60, 3):
+        story = story_of(workload, job, "2x8", policy)
+        assert (story.start_s, story.runs[0].nodes) == (start_s[job], story.runs[-1].nodes)
+        edges = [story.submit_s, *(span.to_s for span in story.waits)]
+        assert [span.from_s for span in story.waits] == edges[:-1]
+        assert math.isclose(edges[-1], story.start_s)
+
+
+# --- refusals and the command line
+
+
+@pytest.mark.parametrize("job", [-1, 3, 10**9])
+def test_a_row_that_is_not_there_is_refused(job: int) -> None:
+    with pytest.raises(InputError, match=f"there is no job {job}; workload .* has rows 0 to 2"):
+        story_of(GAP, job, "1x8", "fifo")
+
+
+def test_the_optimiser_is_not_explained() -> None:
+    with pytest.raises(InputError, match=r"fifo\+strict/milp is not native.*use tier"):
+        story_of(GAP, 0, "1x8", "fifo/milp")
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command line where jobs.csv has three jobs: exit code, standard output, standard error."""
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.chdir(tmp_path)
+    rows = ["submit_s,duration_s,gpus", "0,100,5", "1,10,8", "2,500,3"]
+    (tmp_path / "jobs.csv").write_text("\n".join(rows) + "\n")
+    return runner(capfd, "explain")
+
+
+def test_the_command_prints_the_story_and_the_waits(run: Run) -> None:
+    code, out, err = run("jobs.csv", 2, "--cluster", "1x8", "--policy", "fifo+easy")
+    assert (code, err) == (0, "")
+    assert "Job 2 asked for 3 GPUs at 2.0 s and started 1 min 48 s later" in out
+    assert REASONS["would-delay-head"] in out
+    assert "would delay job 1" in " ".join(out.split())
+
+
+def test_the_command_gives_the_story_as_json(run: Run) -> None:
+    code, out, err = run("jobs.csv", 2, "--cluster", "1x8", "--policy", "fifo+easy", "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert (document["job"], document["policy"], document["start_s"]) == (2, "fifo+easy/consolidate", 110.0)
+    assert document["waits"][0]["reason"] == "would-delay-head"
+    assert document["waits"][0]["head"] == 1
+    assert document["runs"] == [
+        {"begin_s": 110.0, "stop_s": 610.0, "ending": "completed", "nodes": [[0, 3]], "stopped_for": None}
+    ]
+    assert set(document) == set(JobStory.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["jobs.csv", 3, "--cluster", "1x8"], "there is no job 3"),
+        (["jobs.csv", 0], "--cluster is missing"),
+        (["jobs.csv", "x", "--cluster", "1x8"], "x"),
+        (["jobs.csv", 0, "--cluster", "1x8", "--policy", "fifo/milp"], "cannot be explained"),
+        (["jobs.csv", 0, "--cluster", "1x8", "--policy", "fifi"], "did you mean 'fifo'"),
+        (["jobs.csv", 0, "--cluster", "1x4"], "can never run"),
+        (["none.csv", 0, "--cluster", "1x8"], "no such file"),
+    ],
+)
+def test_the_command_refuses_what_it_cannot_explain(run: Run, arguments: list[object], words: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (cli.BAD_INPUT, "")
+    assert err.count("\n") == 1
+    assert words in err
