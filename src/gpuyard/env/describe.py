@@ -9,6 +9,7 @@ from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.env.registration import KINDS
 from gpuyard.env.single import SchedulingEnv
+from gpuyard.env.spaces import action_space
 from gpuyard.errors import InputError
 from gpuyard.observation.config import EnvConfig
 from gpuyard.observation.episodes import DrawnJobs
@@ -129,7 +130,7 @@ def describe_document(model: EnvModel, preset: str | None = None) -> dict[str, A
         "kind": model.kind,
         "preset": preset,
         "purpose": text.purpose,
-        "action": {"space": str(model.action_space()), "count": model.actions, "meaning": text.action},
+        "action": {"space": str(action_space(model)), "count": model.actions, "meaning": text.action},
         "observation": {
             "version": _core.OBSERVATION_VERSION,
             "flatten": config.flatten,

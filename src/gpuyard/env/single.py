@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.env.rendering.text import draw_text, paint
+from gpuyard.env.spaces import action_space, observation_space
 from gpuyard.env.vector import METRICS, as_array, as_priorities, check_seed, make_model
 from gpuyard.errors import InputError
 from gpuyard.observation.buffers import make_buffers, observation_shapes
@@ -56,11 +57,11 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
             raise InputError(f"render_mode {render_mode!r}: expected ansi or rgb_array")
         self.render_mode = render_mode
         self.model = make_model(kind, workload, generator, cluster, preset, settings)
-        self.observation_space = self.model.observation_space()
+        self.observation_space = observation_space(self.model)
         self._ranks = self.model.kind == "rank-hosts"
         self._buffers = make_buffers(self.model, 1)
         self.action_space = (
-            self.model.action_space()
+            action_space(self.model)
             if self._ranks
             else LegalActions(self.model.actions, self._buffers["mask"][0])
         )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.env.registration import checked_kind
+from gpuyard.env.spaces import action_space, observation_space
 from gpuyard.errors import InputError
 from gpuyard.observation.buffers import make_buffers, observation_shapes
 from gpuyard.observation.config import read_settings
@@ -112,8 +113,8 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         self.num_envs = num_envs
         self.autoreset_mode = _autoreset(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
-        self.single_observation_space = self.model.observation_space()
-        self.single_action_space = self.model.action_space()
+        self.single_observation_space = observation_space(self.model)
+        self.single_action_space = action_space(self.model)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._copy = copy

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from gpuyard import _core
@@ -56,10 +55,9 @@ class Columns:
         """Of the array; the single row of ``globals`` is a vector."""
         return (self.rows, len(self.names)) if self.rows else (len(self.names),)
 
-    def space(self) -> spaces.Box:
-        """All arrays within the bounds."""
-        low, high = np.broadcast_to(self.low, self.shape), np.broadcast_to(self.high, self.shape)
-        return spaces.Box(low.copy(), high.copy(), dtype=np.float32)
+    def bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Least and largest value of every entry, in the shape of the array."""
+        return np.broadcast_to(self.low, self.shape).copy(), np.broadcast_to(self.high, self.shape).copy()
 
 
 class EnvModel:
@@ -218,26 +216,6 @@ class EnvModel:
     def actions(self) -> int:
         """Entries of the mask."""
         return self.spec.actions
-
-    def observation_space(self) -> spaces.Space[Any]:
-        """Of one environment."""
-        if self.config.flatten:
-            low, high = self._flat_bounds()
-            return spaces.Box(low, high, dtype=np.float32)
-        parts: dict[str, spaces.Space[Any]] = {name: part.space() for name, part in self.parts.items()}
-        return spaces.Dict({**parts, "mask": spaces.MultiBinary(self.actions)})
-
-    def _flat_bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        boxes = [part.space() for part in self.parts.values()]
-        mask = np.ones(self.actions, dtype=np.float32)
-        low = np.concatenate([*(box.low.ravel() for box in boxes), 0 * mask])
-        return low, np.concatenate([*(box.high.ravel() for box in boxes), mask])
-
-    def action_space(self) -> spaces.Space[Any]:
-        """Of one environment."""
-        if self.kind == "rank-hosts":
-            return spaces.Box(-1.0, 1.0, (self.hosts,), dtype=np.float32)
-        return spaces.Discrete(self.actions)
 
 
 def core_spec(
