@@ -1,47 +1,88 @@
-"""The tutorials' code runs as it stands, block after block."""
+"""The tutorials run as they stand: Python and shell, block after block, in an empty directory."""
 
 import os
-import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-TUTORIALS = sorted((Path(__file__).parents[3] / "docs" / "start").glob("*.md"))
+ROOT = Path(__file__).parents[3]
+TUTORIALS = sorted((ROOT / "docs" / "start").glob("*.md"))
+SHELL = '__import__("subprocess").run(["bash", "-euo", "pipefail", "-c", r"""'
 
 
-def code_of(path: Path) -> str:
-    """The Python blocks of a document, on the lines that they have in it."""
+def blocks_of(path: Path) -> list[tuple[str, int]]:
+    """Language and line of every block of a document that is to be run."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [(line[3:], number) for number, line in enumerate(lines, 1) if line in ("```python", "```sh")]
+
+
+def script_of(path: Path) -> str:
+    """All blocks as one Python script, on the lines that they have in the document."""
     lines: list[str] = []
-    inside = False
+    language = ""
     for line in path.read_text(encoding="utf-8").splitlines():
-        fence = line.startswith("```")
-        lines.append(line if inside and not fence else "")
-        inside = line == "```python" if fence else inside
+        if not line.startswith("```"):
+            lines.append(line if language in ("python", "sh") else "")
+        elif language:
+            lines.append('"""], check=True)' if language == "sh" else "")
+            language = ""
+        else:
+            language = line[3:] or "text"
+            lines.append(SHELL if language == "sh" else "")
     return "\n".join(lines)
 
 
-def test_there_are_tutorials() -> None:
-    assert "first-environment" in [path.stem for path in TUTORIALS]
+def path_with_gpuyard(directory: Path) -> str:
+    """A search path on which ``gpuyard`` is the one under test."""
+    directory.mkdir()
+    command = directory / "gpuyard"
+    start = "import sys; from gpuyard.cli import main; sys.exit(main())"
+    command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{start}' \"$@\"\n")
+    command.chmod(0o755)
+    return f"{directory}{os.pathsep}{os.environ['PATH']}"
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_all_blocks_run_in_order(path: Path, tmp_path: Path) -> None:
-    """In a process of their own, where a warning is an error."""
-    blocks = len(re.findall(r"^```python$", path.read_text(encoding="utf-8"), re.M))
-    assert blocks >= 5
-    script = tmp_path / f"{path.stem}.py"
-    script.write_text(code_of(path), encoding="utf-8")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", script],
-        cwd=tmp_path,
+def run(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a script where the repository's examples are at hand and a warning is an error."""
+    work = directory / "work"
+    work.mkdir()
+    shutil.copytree(ROOT / "examples", work / "examples")
+    file = directory / "tutorial.py"
+    file.write_text(script, encoding="utf-8")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": path_with_gpuyard(directory / "bin")}
+    return subprocess.run(
+        [sys.executable, "-W", "error", file],
+        cwd=work,
         env=environment,
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
+
+
+def test_there_are_tutorials() -> None:
+    assert [path.stem for path in TUTORIALS] == ["first-environment", "first-replay", "first-training"]
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_all_blocks_run_in_order(path: Path, tmp_path: Path) -> None:
+    """In a process of their own."""
+    assert len(blocks_of(path)) >= 5
+    done = run(script_of(path), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_a_command_that_fails_is_noticed_on_its_line(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n```sh\ngpuyard simulate missing.csv\n```\n\n```python\nprint(1)\n```\n")
+    assert blocks_of(page) == [("sh", 3), ("python", 7)]
+    done = run(script_of(page), tmp_path)
+    assert done.returncode == 1
+    assert "missing.csv" in done.stderr
+    assert "line 3" in done.stderr
+    assert not done.stdout
