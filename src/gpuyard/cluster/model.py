@@ -1,4 +1,4 @@
-"""Clusters: nodes and GPU types, from a shorthand, a preset's name or a TOML file (docs/formats/index.md)."""
+"""Clusters: nodes and GPU types, from a shorthand, a preset's name or a TOML file (docs/formats/cluster.md)."""
 
 import json
 import math

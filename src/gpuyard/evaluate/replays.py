@@ -1,6 +1,6 @@
 """Several policies on the same jobs: running them, the result as JSON and as files.
 
-See docs/formats/index.md.
+See docs/formats/result-directory.md.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Models as files: a network's tensors with all that is needed to act by them.
 
-See docs/formats/index.md, "Models".
+See docs/formats/model-file.md.
 """
 
 import hashlib

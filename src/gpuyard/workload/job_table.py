@@ -24,7 +24,7 @@ _SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 @register("workload-format", "native")
 class NativeFormat:
-    """The native job table (docs/formats/index.md): CSV (also gzip-compressed) or parquet."""
+    """The native job table (docs/formats/job-table.md): CSV (also gzip-compressed) or parquet."""
 
     @staticmethod
     def role_of(head: bytes, name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The one job table that every reader, generator and simulation shares (docs/formats/index.md)."""
+"""The one job table that every reader, generator and simulation shares (docs/formats/job-table.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -9,6 +9,7 @@ import pytest
 import gpuyard.policies.grammar  # noqa: F401  (registers the rules)
 from gpuyard import cli
 from gpuyard.registry import registered
+from gpuyard.workload.formats import workload_formats
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -21,6 +22,16 @@ def test_links_between_files_lead_somewhere(path: Path) -> None:
     for target in targets:
         if not target.startswith("http"):
             assert (path.parent / target).exists(), target
+
+
+def test_every_workload_format_has_a_section_and_a_link_to_its_page() -> None:
+    folder = ROOT / "docs" / "formats"
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    for name in workload_formats():
+        row = re.search(rf"^\|.*`{name}`.*\]\((.+\.md)\) \|$", index, re.M)
+        assert row, name
+        page = (folder / row[1]).read_text(encoding="utf-8")
+        assert name == "native" or f"\n## {name}\n" in page, name
 
 
 @pytest.mark.parametrize("kind", ["order", "backfill", "placement"])
