@@ -11,13 +11,12 @@ import polars as pl
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import Difference, Floats, paired_difference
 from gpuyard.evaluate.setting import PolicyEntry, Setting, has_direction, lower_is_better
+from gpuyard.metrics.classes import LOSING
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.registry import suggest
 from gpuyard.units import metric_label
 
 ChosenOn = Literal["validation", "given"]
-CLASS_METRICS = ("mean_bounded_slowdown", "mean_wait_s")
-"""A class loses if one of these, of which less is better, rises."""
 BESIDE = ("mean_jct_s", "p99_wait_s", "max_wait_s")
 """Metrics that stand beside whatever is compared: what a gain may have been bought with."""
 TOLD_BESIDE = ("mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s")
@@ -212,7 +211,7 @@ class Comparison:
             theirs = others.get((by, name))
             if theirs is None:
                 continue
-            for metric in CLASS_METRICS:
+            for metric in LOSING:
                 difference = self._class_difference(mine, theirs, metric)
                 if difference is not None and difference.verdict == "worse":
                     found.append(Loser(by, name, int(mine["jobs"].sum()), metric, difference))
@@ -226,7 +225,7 @@ class Comparison:
         for (by, name), part in rows.partition_by("by", "class", as_dict=True, maintain_order=True).items():
             at = [place[window] for window in part["window"]]
             jobs = part["jobs"].to_numpy().astype(np.float64)
-            columns = {"jobs": jobs} | {m: part[m].fill_null(0.0).to_numpy() * jobs for m in CLASS_METRICS}
+            columns = {"jobs": jobs} | {m: part[m].fill_null(0.0).to_numpy() * jobs for m in LOSING}
             spread: dict[str, Floats] = {}
             for column, values in columns.items():
                 spread[column] = np.zeros(len(place))

@@ -6,15 +6,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gpuyard.metrics.catalogue import class_names
+from gpuyard.metrics.classes import class_table
 from gpuyard.simulation.run import SimulationResult
-from gpuyard.simulation.windows import HeldOutWindow
 
-OTHERS = "(others)"
-MOST_USERS = 20
 MOST_JOB_ROWS = 1_000_000
 """Rows of the table of jobs, at most: beyond, some windows stand for all."""
-BREAKDOWNS = ("priority", "group", "gpus", "user", "duration")
 CLASS_SCHEMA = pl.Schema(
     {
         "policy": pl.String(),
@@ -49,24 +45,6 @@ def _number(value: Any, name: str) -> Any:
     return value if value is None or name in ("policy", "window") else float(value)
 
 
-def common_users(windows: Sequence[HeldOutWindow]) -> list[str]:
-    """The users with most jobs, over all windows."""
-    users = pl.concat([window.jobs.frame.select("user") for window in windows])["user"]
-    counts = users.value_counts().sort(["count", "user"], descending=[True, False])
-    return counts["user"].head(MOST_USERS).to_list()
-
-
-def class_labels(window: HeldOutWindow, users: Sequence[str]) -> pl.DataFrame:
-    """The classes that each job of a window belongs to."""
-    frame = window.jobs.frame
-    columns = {}
-    for by in ("priority", "group", "gpus", "duration"):
-        columns[by] = class_names(frame, by)
-    others = pl.when(pl.col("user").is_in(list(users))).then("user").otherwise(pl.lit(OTHERS))
-    columns["user"] = frame.select(others.alias("user"))["user"]
-    return pl.DataFrame(columns)
-
-
 def job_frame(result: SimulationResult) -> pl.DataFrame:
     """When each job ran, beside what it is; names that no job has are null."""
     schedule = result.schedule
@@ -80,34 +58,9 @@ def job_frame(result: SimulationResult) -> pl.DataFrame:
 
 def class_frame(policy: str, window: int, result: SimulationResult, labels: pl.DataFrame) -> pl.DataFrame:
     """Metrics of every class of jobs, by the formulas of docs/contract/metrics.md."""
-    jobs = job_frame(result)
-    submit, duration = pl.col("submit_s"), pl.col("duration_s")
-    outcomes = jobs.select(
-        wait_s=pl.col("start_s") - submit,
-        jct_s=pl.col("end_s") - submit,
-        bounded_slowdown=((pl.col("end_s") - submit) / pl.max_horizontal(duration, pl.lit(10.0))).clip(1.0),
-    )
-    both = pl.concat([outcomes, labels[result.schedule.job]], how="horizontal")
-    parts = [
-        both.group_by(pl.col(by).alias("class")).agg(
-            jobs=pl.len().cast(pl.Int64),
-            mean_wait_s=pl.col("wait_s").mean(),
-            p99_wait_s=pl.col("wait_s").quantile(0.99, "linear"),
-            mean_jct_s=pl.col("jct_s").mean(),
-            mean_bounded_slowdown=pl.col("bounded_slowdown").mean(),
-            by=pl.lit(by),
-        )
-        for by in labels.columns
-    ]
+    table = class_table(job_frame(result), labels[result.schedule.job])
     heads = {"policy": pl.lit(policy), "window": pl.lit(window, pl.Int64)}
-    return pl.concat(parts).sort("by", "class").with_columns(**heads).select(CLASS_SCHEMA.names())
-
-
-def told_classes(classes: pl.DataFrame) -> pl.DataFrame:
-    """Without kinds of classes of which there is one alone: they tell nothing."""
-    kinds = classes.group_by("by").agg(pl.col("class").n_unique().alias("count"))
-    several = kinds.filter(pl.col("count") > 1)["by"].to_list()
-    return classes.filter(pl.col("by").is_in(several))
+    return table.with_columns(**heads).select(CLASS_SCHEMA.names())
 
 
 def kept_windows(names: Sequence[int], rows: int) -> set[int]:

@@ -26,6 +26,7 @@ from gpuyard.evaluate.contenders import (
 )
 from gpuyard.evaluate.noise import drawn_noise, mean_classes, mean_figures, mean_row
 from gpuyard.evaluate.setting import Setting, fingerprint_of, lower_is_better
+from gpuyard.metrics.classes import class_labels, common_users, several_classes
 from gpuyard.network.policy import LearnedPolicy
 from gpuyard.policies.family import can_run, fixed_heuristics, slower_heuristics
 from gpuyard.policies.grammar import PolicySpec
@@ -324,8 +325,8 @@ class _Evaluation:
     def _run_all(
         self, tasks: Sequence[tuple[Contender, HeldOutWindow]], stage: str, *, keep: bool
     ) -> list[_Outcome]:
-        users = frames.common_users(self._windows)
-        labels = {w.name: frames.class_labels(w, users) for w in self._windows} if keep else {}
+        users = common_users(window.jobs.frame for window in self._windows)
+        labels = {w.name: class_labels(w.jobs.frame, users) for w in self._windows} if keep else {}
         names = [window.name for window in self._windows]
         rows = len({one.name for one, _ in tasks}) * self._setting.jobs_per_window
         kept = frames.kept_windows(names, rows) if keep and self._config.keep_jobs else set()
@@ -392,7 +393,7 @@ class _Evaluation:
             chosen_on=chosen_on,
             hindsight=hindsight,
             windows=frames.window_frame(rows),
-            classes=frames.told_classes(pl.concat([outcome.classes for outcome in outcomes])),
+            classes=several_classes(pl.concat([outcome.classes for outcome in outcomes])),
             jobs=pl.concat(jobs) if jobs else None,
             schedules=schedules,
         )

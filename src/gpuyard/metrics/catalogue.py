@@ -5,20 +5,19 @@ See docs/contract/metrics.md.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
-from gpuyard.errors import InputError
+from gpuyard.metrics.classes import classify
 from gpuyard.metrics.energy import Energy
-from gpuyard.metrics.outcomes import Floats, Ints, JobOutcomes, System, join
+from gpuyard.metrics.outcomes import Floats, JobOutcomes, System, join
 from gpuyard.metrics.tariff import Tariff, parse_tariff
 from gpuyard.native.schedule import Schedule
-from gpuyard.registry import register, registered, suggest
+from gpuyard.registry import register, registered
 from gpuyard.workload import Workload
 
 Value = float | int | None
@@ -27,27 +26,6 @@ Direction = Literal["lower", "higher", "neutral"]
 
 STARVED_AFTER_S = 24 * 3600.0
 """A job that waits longer than this is starved."""
-
-RUN_TIMES_S = {
-    "up to a minute": 60.0,
-    "1 to 20 minutes": 1_200.0,
-    "20 to 60 minutes": 3_600.0,
-    "1 to 6 hours": 21_600.0,
-    "6 to 24 hours": 86_400.0,
-    "longer than a day": None,
-}
-"""Classes of jobs by run time: their longest."""
-GPU_CLASSES = {
-    "0": 0,
-    "<1": 999,
-    "1": 1000,
-    "2-4": 4000,
-    "5-8": 8000,
-    "9-16": 16_000,
-    "17-64": 64_000,
-    ">64": None,
-}
-"""Classes of gang size, each with the most thousandths of GPUs that a job of it asks for."""
 
 
 @dataclass(frozen=True)
@@ -165,36 +143,6 @@ def compute_breakdown(workload: Workload, cluster: Cluster, schedule: Schedule, 
     return pl.DataFrame(rows, infer_schema_length=None).with_columns(
         pl.selectors.by_dtype(pl.Null).cast(pl.Float64)
     )
-
-
-def class_names(frame: pl.DataFrame, by: str) -> pl.Series:
-    """The name of each job's class."""
-    labels, code = classify(frame, by)
-    return pl.Series(by, labels, dtype=pl.String).gather(code)
-
-
-def classify(frame: pl.DataFrame, by: str) -> tuple[list[str], Ints]:
-    """The classes that occur, in order, and the number of each job's class."""
-    if by == "priority":
-        values, code = np.unique(frame["priority"].to_numpy(), return_inverse=True)
-        return [str(int(value)) if value.is_integer() else str(value) for value in values.tolist()], code
-    if by == "group":
-        names = frame["group"].unique().sort()
-        return names.to_list(), frame["group"].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
-    if by == "gpus":
-        milli = frame["gpus"].to_numpy().astype(np.int64) * frame["gpu_milli"].to_numpy()
-        return _between(GPU_CLASSES, milli)
-    if by == "duration":
-        return _between(RUN_TIMES_S, frame["duration_s"].to_numpy())
-    kinds = dict.fromkeys(("priority", "group", "gpus", "duration"))
-    raise InputError(f"no breakdown by {by!r}{suggest(by, kinds)}")
-
-
-def _between(classes: Mapping[str, float | None], values: NDArray[Any]) -> tuple[list[str], Ints]:
-    """Classes by the largest value that they hold; the last holds all others."""
-    bounds = [bound for bound in classes.values() if bound is not None]
-    present, code = np.unique(np.searchsorted(bounds, values), return_inverse=True)
-    return [list(classes)[number] for number in present], code
 
 
 _STATISTICS = {

@@ -17,9 +17,26 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-BOUND_US = 10_000_000
+BOUND_S = 10.0
 """Run times below 10 s count as 10 s in the bounded slowdown, so that tiny jobs do not rule its mean."""
 QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+
+
+def bounded_slowdown(jct: Floats | Ints, duration: Floats | Ints, bound: float = BOUND_S) -> Floats:
+    """max(1, completion time / max(run time at speed 1, bound)), all in the same unit, seconds by default."""
+    slowdown: Floats = np.maximum(jct / np.maximum(duration, bound), 1.0)
+    return slowdown
+
+
+def outcome_columns() -> list[pl.Expr]:
+    """The same of tables: ``wait_s``, ``jct_s`` and ``bounded_slowdown``.
+
+    They are made from the columns ``submit_s``, ``duration_s``, ``start_s`` and ``end_s``.
+    """
+    jct = pl.col("end_s") - pl.col("submit_s")
+    bounded = (jct / pl.max_horizontal(pl.col("duration_s"), pl.lit(BOUND_S))).clip(1.0)
+    wait = pl.col("start_s") - pl.col("submit_s")
+    return [wait.alias("wait_s"), jct.alias("jct_s"), bounded.alias("bounded_slowdown")]
 
 
 @dataclass(frozen=True)
@@ -193,7 +210,7 @@ def join(workload: Workload, cluster: Cluster, schedule: Schedule) -> tuple[JobO
         queued_s=(jct_us - _per_job(pieces, pieces.released_us - pieces.taken_us, len(ran))) / 1e6,
         jct_s=jct_us / 1e6,
         slowdown=jct_us / duration_us,
-        bounded_slowdown=np.maximum(jct_us / np.maximum(duration_us, BOUND_US), 1.0),
+        bounded_slowdown=bounded_slowdown(jct_us, duration_us, BOUND_S * 1e6),
         finish_time_fairness=jct_us / (duration_us * np.maximum(active, 1)),
         **_use(ran, nodes, pieces, gpu_milli),
         **_waste(ran, pieces, gpu_milli),

@@ -19,7 +19,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gpuyard.report.classes import MEASURES, ordered_classes, outcome_columns
+from gpuyard.metrics.classes import MEASURES, ordered_classes
+from gpuyard.metrics.outcomes import outcome_columns
 from gpuyard.report.model import Report, Standing
 from gpuyard.units import metric_label
 

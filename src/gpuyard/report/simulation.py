@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 
 from gpuyard.errors import InputError
-from gpuyard.report.classes import class_table, losses_without_intervals
+from gpuyard.metrics.classes import class_labels, class_table, common_users, several_classes
+from gpuyard.report.classes import losses_without_intervals
 from gpuyard.report.facts import information_text, policy_labels, read_cluster, setting_facts
 from gpuyard.report.model import Change, Report, Standing
 from gpuyard.report.words import answer_of_one_run, ratio_of
@@ -181,7 +182,7 @@ def _report(runs: Sequence[_Run], workload: str, directories: Sequence[str]) -> 
     reference = standings[0]
     standings.sort(key=lambda one: _or_infinity(one.values.get(METRIC)))
     schedules = {run.policy: run.schedule for run in runs}
-    classes = class_table(schedules)
+    classes = _classes(schedules)
     best, settings = standings[0], first.document["settings"]
     against = reference if best is not reference else standings[min(1, len(standings) - 1)]
     cluster = read_cluster(first.document["cluster"], str(first.home / "metrics.json"))
@@ -206,6 +207,15 @@ def _report(runs: Sequence[_Run], workload: str, directories: Sequence[str]) -> 
         losses_text=f"under {best.label} than under {against.label}, in this one run (no intervals)",
         facts=setting_facts(workload, jobs, cluster, settings, directories),
     )
+
+
+def _classes(schedules: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Metrics of classes of jobs under each policy."""
+    tables = [
+        class_table(frame, class_labels(frame, common_users([frame]))).with_columns(policy=pl.lit(name))
+        for name, frame in schedules.items()
+    ]
+    return several_classes(pl.concat(tables))
 
 
 def _or_infinity(value: float | None) -> float:

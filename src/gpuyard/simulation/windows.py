@@ -21,6 +21,7 @@ from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
+from gpuyard.metrics.outcomes import bounded_slowdown
 from gpuyard.native.inputs import CoreInputs, Past, microseconds, past_jobs, prepare
 from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.workload import Workload
@@ -211,7 +212,7 @@ class _Prepared:
         wait_s = (arrays["start_us"] - self.submit_us) / 1e6
         jct_s = (arrays["end_us"] - self.submit_us) / 1e6
         return (
-            float(np.maximum(1.0, jct_s / np.maximum(self.duration_s, 10.0)).mean()),
+            float(bounded_slowdown(jct_s, self.duration_s).mean()),
             float((jct_s / self.duration_s).mean()),
             float(wait_s.mean()),
             float(jct_s.mean()),

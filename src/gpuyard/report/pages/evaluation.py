@@ -11,8 +11,9 @@ import polars as pl
 from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import usable_block
+from gpuyard.metrics.classes import MEASURES, several_classes
 from gpuyard.report.answer import answer_of_windows, change_of, chosen_pair, reference_text
-from gpuyard.report.classes import MEASURES, losses_without_intervals
+from gpuyard.report.classes import losses_without_intervals
 from gpuyard.report.facts import information_text, read_cluster, setting_facts
 from gpuyard.report.model import Change, Loss, Report, Standing
 from gpuyard.report.simulation import check_schedule
@@ -249,8 +250,7 @@ def _classes(comparison: "Comparison") -> pl.DataFrame:
         if metric in classes.columns
     ]
     table = classes.group_by("policy", "by", "class", maintain_order=True).agg(pl.col("jobs").sum(), *weighed)
-    several = table.group_by("by").agg(pl.col("class").n_unique().alias("kinds")).filter(pl.col("kinds") > 1)
-    return table.filter(pl.col("by").is_in(several["by"].to_list()))
+    return several_classes(table)
 
 
 def _losses(

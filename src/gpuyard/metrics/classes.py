@@ -1,0 +1,149 @@
+"""Classes of jobs: by priority, group, size, user and run time, and the metrics of each."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gpuyard.errors import InputError
+from gpuyard.metrics.outcomes import Ints, outcome_columns
+from gpuyard.registry import suggest
+
+KINDS = ("priority", "group", "gpus", "user", "duration")
+"""What classes are made by."""
+MOST_USERS = 20
+"""Users with a class of their own, those with most jobs."""
+OTHERS = "(others)"
+"""The class of all other users."""
+RUN_TIMES_S = {
+    "up to a minute": 60.0,
+    "1 to 20 minutes": 1_200.0,
+    "20 to 60 minutes": 3_600.0,
+    "1 to 6 hours": 21_600.0,
+    "6 to 24 hours": 86_400.0,
+    "longer than a day": None,
+}
+"""Classes of jobs by run time: their longest."""
+GPU_CLASSES = {
+    "0": 0,
+    "<1": 999,
+    "1": 1000,
+    "2-4": 4000,
+    "5-8": 8000,
+    "9-16": 16_000,
+    "17-64": 64_000,
+    ">64": None,
+}
+"""Classes of gang size, each with the most thousandths of GPUs that a job of it asks for."""
+MEASURES = ("mean_bounded_slowdown", "mean_wait_s", "p99_wait_s", "mean_jct_s")
+"""Metrics of a class in ``class_table``."""
+LOSING = ("mean_bounded_slowdown", "mean_wait_s")
+"""A class loses where one of these, of which less is better, rises."""
+
+
+def classify(frame: pl.DataFrame, by: str) -> tuple[list[str], Ints]:
+    """The classes that occur, in order, and the number of each job's class.
+
+    Args:
+        frame: The jobs.
+        by: ``priority``, ``group``, ``gpus`` or ``duration``.
+
+    Raises:
+        InputError: for another ``by``.
+    """
+    if by == "priority":
+        values, code = np.unique(frame["priority"].to_numpy(), return_inverse=True)
+        return [str(int(value)) if value.is_integer() else str(value) for value in values.tolist()], code
+    if by == "group":
+        names = frame["group"].unique().sort()
+        return names.to_list(), frame["group"].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
+    if by == "gpus":
+        milli = frame["gpus"].to_numpy().astype(np.int64) * frame["gpu_milli"].to_numpy()
+        return _between(GPU_CLASSES, milli)
+    if by == "duration":
+        return _between(RUN_TIMES_S, frame["duration_s"].to_numpy())
+    kinds = dict.fromkeys(("priority", "group", "gpus", "duration"))
+    raise InputError(f"no breakdown by {by!r}{suggest(by, kinds)}")
+
+
+def _between(classes: Mapping[str, float | None], values: NDArray[Any]) -> tuple[list[str], Ints]:
+    """Classes by the largest value that they hold; the last holds all others."""
+    bounds = [bound for bound in classes.values() if bound is not None]
+    present, code = np.unique(np.searchsorted(bounds, values), return_inverse=True)
+    return [list(classes)[number] for number in present], code
+
+
+def common_users(frames: Iterable[pl.DataFrame]) -> list[str]:
+    """The users with most jobs over all tables of jobs: those with a class of their own."""
+    users = pl.concat([frame.select("user") for frame in frames])["user"]
+    counts = users.value_counts().sort(["count", "user"], descending=[True, False])
+    return counts["user"].head(MOST_USERS).to_list()
+
+
+def class_labels(frame: pl.DataFrame, users: Sequence[str]) -> pl.DataFrame:
+    """The class of each job, one column per kind of class.
+
+    Args:
+        frame: The jobs.
+        users: Those with a class of their own.
+    """
+    columns = {by: _names(frame, by) for by in KINDS if by != "user"}
+    own = pl.when(pl.col("user").is_in(list(users))).then("user").otherwise(pl.lit(OTHERS))
+    columns["user"] = frame.select(own.alias("user"))["user"]
+    return pl.DataFrame(columns)
+
+
+def _names(frame: pl.DataFrame, by: str) -> pl.Series:
+    labels, code = classify(frame, by)
+    return pl.Series(by, labels, dtype=pl.String).gather(code)
+
+
+def class_table(jobs: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
+    """Metrics of every class: columns ``by``, ``class``, ``jobs`` and ``MEASURES``.
+
+    Args:
+        jobs: With ``submit_s``, ``duration_s``, ``start_s`` and ``end_s``.
+        labels: Their classes, as in ``class_labels``.
+    """
+    both = pl.concat([jobs.select(outcome_columns()), labels], how="horizontal")
+    parts = [
+        both.group_by(pl.col(by).alias("class")).agg(
+            jobs=pl.len().cast(pl.Int64),
+            mean_wait_s=pl.col("wait_s").mean(),
+            p99_wait_s=pl.col("wait_s").quantile(0.99, "linear"),
+            mean_jct_s=pl.col("jct_s").mean(),
+            mean_bounded_slowdown=pl.col("bounded_slowdown").mean(),
+            by=pl.lit(by),
+        )
+        for by in labels.columns
+    ]
+    return pl.concat(parts).sort("by", "class")
+
+
+def several_classes(table: pl.DataFrame) -> pl.DataFrame:
+    """A table without kinds of classes of which there is one alone: they say nothing."""
+    kinds = table.group_by("by").agg(pl.col("class").n_unique().alias("count"))
+    several = kinds.filter(pl.col("count") > 1)["by"].to_list()
+    return table.filter(pl.col("by").is_in(several))
+
+
+def ordered_classes(table: pl.DataFrame, by: str) -> list[str]:
+    """The classes of a kind: sizes and priorities in their order, names by how many jobs they have."""
+    rows = table.filter(pl.col("by") == by).group_by("class").agg(pl.col("jobs").max())
+    names: dict[str, int] = dict(rows.iter_rows())
+    if by == "gpus":
+        return [name for name in GPU_CLASSES if name in names]
+    if by == "duration":
+        return [name for name in RUN_TIMES_S if name in names]
+    if by == "priority":
+        return sorted(names, key=_number, reverse=True)
+    return sorted(names, key=lambda name: (name == OTHERS, -names[name], name))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
