@@ -12,11 +12,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from experiments import running
+from experiments.recipe import Together
+from experiments.running import DONE, Experiment, run_experiment
 from gpuyard.cli import main
 from gpuyard.evaluate import Comparison, PolicyEntry
-from gpuyard.experiments import running
-from gpuyard.experiments.recipe import Together
-from gpuyard.experiments.running import DONE, Experiment, run_experiment
 
 RECIPE = """
 title = "A rule | evolved <here>"

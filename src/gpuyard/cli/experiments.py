@@ -1,7 +1,12 @@
-"""``gpuyard experiments``: run recipes, write the page of results, ship and check models."""
+"""``gpuyard experiments``: run recipes, write the page of results, ship and check models.
+
+What does the work is the package ``experiments/`` of the source tree, which no installation has.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,11 +15,11 @@ from cyclopts import App, Parameter
 from gpuyard.cli.inputs import Flag, Json, one_line, open_console, print_json
 
 if TYPE_CHECKING:
-    from gpuyard.experiments.running import Experiment
+    from experiments.running import Experiment
 
 Files = Annotated[
     list[Path] | None,
-    Parameter(negative=(), help="Recipes, such as experiments/lublin.toml. (default: all of experiments/)"),
+    Parameter(negative=(), help="Recipes, such as experiments/recipes/lublin.toml. (default: all there)"),
 ]
 Results = Annotated[Path, Parameter(help="The folder of results.")]
 Traces = Annotated[
@@ -22,7 +27,7 @@ Traces = Annotated[
     Parameter(env_var="GPUYARD_TRACES", help="The folder of public traces (docs/guide/experiments.md)."),
 ]
 
-RECIPES, RESULTS, PAGE = Path("experiments"), Path("results"), Path("docs/results/index.md")
+RECIPES, RESULTS, PAGE = Path("experiments/recipes"), Path("results"), Path("docs/results/index.md")
 
 experiments_app = App(
     name="experiments",
@@ -43,9 +48,10 @@ def run(
 ) -> None:
     """Run experiments step by step; what has been run before is not run again.
 
-    Example: gpuyard experiments run experiments/lublin.toml --traces traces
+    Example: gpuyard experiments run experiments/recipes/lublin.toml --traces traces
     """
-    from gpuyard.experiments.running import Experiment, check_step, run_experiment
+    _open_experiments()
+    from experiments.running import Experiment, check_step, run_experiment
     from gpuyard.terminal.console import errors
 
     experiments = [Experiment.of(file, results) for file in files or _recipes()]
@@ -83,8 +89,9 @@ def page(
     An experiment of which nothing was run here keeps what the page says of it. If its recipe has changed
     since, its figures would be lost, and nothing is written without --force.
     """
-    from gpuyard.experiments.page import write_page
-    from gpuyard.experiments.running import Experiment
+    _open_experiments()
+    from experiments.page import write_page
+    from experiments.running import Experiment
     from gpuyard.units import plural
 
     experiments = [Experiment.of(file, results) for file in files or _recipes()]
@@ -116,8 +123,9 @@ def ship(
 
     Models of experiments of which nothing was run here stay as they are.
     """
-    from gpuyard.experiments.models import ship_models
-    from gpuyard.experiments.running import Experiment
+    _open_experiments()
+    from experiments.models import ship_models
+    from experiments.running import Experiment
 
     experiments = [Experiment.of(file, results) for file in files or _recipes()]
     names = ship_models(experiments, out, page)
@@ -147,7 +155,8 @@ def check(
 
     Example: gpuyard experiments check philly-order --traces traces
     """
-    from gpuyard.experiments.checking import check_models
+    _open_experiments()
+    from experiments.checking import check_models
 
     checks = check_models(traces, list(dict.fromkeys([*(names or ()), *(models or ())])))
     if json:
@@ -160,13 +169,37 @@ def check(
     return 0 if all(one.agrees is not False for one in checks) else 1
 
 
+def _open_experiments() -> None:
+    """Make the package of the source tree known by its name, whatever else is called so.
+
+    Raises:
+        InputError: where the source tree is not at hand.
+    """
+    if "experiments" in sys.modules:
+        return
+    folder = Path(__file__).resolve().parents[3] / "experiments"
+    if not (folder / "__init__.py").is_file():
+        from gpuyard.errors import InputError
+
+        raise InputError(
+            "experiments are part of the source tree, not of the installed package; run this in a clone"
+        )
+    spec = importlib.util.spec_from_file_location(
+        "experiments", folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {folder}")
+    sys.modules["experiments"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
 def _check_options(experiment: Experiment) -> None:
     """Refuse options that no command has: the last step of a recipe may come after hours of others."""
     from cyclopts import CycloptsError
 
+    from experiments.recipe import commands_of
     from gpuyard.cli import app
     from gpuyard.errors import InputError
-    from gpuyard.experiments.recipe import commands_of
 
     for step in experiment.recipe.step:
         try:

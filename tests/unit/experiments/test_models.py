@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cards import read_card
+from experiments.checking import check_models, differing
+from experiments.models import ship_models
+from experiments.running import Experiment
 from gpuyard.cli import main
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
-from gpuyard.experiments.cards import read_card
-from gpuyard.experiments.checking import check_models, differing
-from gpuyard.experiments.models import ship_models
-from gpuyard.experiments.running import Experiment
 from gpuyard.network import model_file
 from support.experiment_cases import MODELS, finished_experiment, with_seeds
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from experiments import headlines
+from experiments.cards import Figures
+from experiments.page import write_page
+from experiments.pictures import Gain
+from experiments.published import BEGIN, END, Published, Record, Row, fingerprint
+from experiments.recipe import Recipe
+from experiments.running import DONE, Experiment
 from gpuyard.cli import main
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
-from gpuyard.experiments import headlines
-from gpuyard.experiments.cards import Figures
-from gpuyard.experiments.page import write_page
-from gpuyard.experiments.pictures import Gain
-from gpuyard.experiments.published import BEGIN, END, Published, Record, Row, fingerprint
-from gpuyard.experiments.recipe import Recipe
-from gpuyard.experiments.running import DONE, Experiment
 from support.experiment_cases import copy_of, finished_experiment, with_seeds, with_two_times
 
 ROOT = Path(__file__).parents[3]

@@ -11,20 +11,20 @@ import numpy as np
 import polars as pl
 import pytest
 
+from experiments.cells import difference_text, jct_text, plain
+from experiments.curves import curve_panels
+from experiments.headlines import BEGIN, END
+from experiments.models import ship_models
+from experiments.page import write_page
+from experiments.pictures import CurveGroup, Gain, Panel, curves_picture, gains_picture, shown_range
+from experiments.recipe import Together
+from experiments.running import Experiment
+from experiments.shown import show
+from experiments.standings import standings
+from experiments.together import together
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.bootstrap import paired_difference
-from gpuyard.experiments.cells import difference_text, jct_text, plain
-from gpuyard.experiments.curves import curve_panels
-from gpuyard.experiments.headlines import BEGIN, END
-from gpuyard.experiments.models import ship_models
-from gpuyard.experiments.page import write_page
-from gpuyard.experiments.pictures import CurveGroup, Gain, Panel, curves_picture, gains_picture, shown_range
-from gpuyard.experiments.recipe import Together
-from gpuyard.experiments.running import Experiment
-from gpuyard.experiments.shown import show
-from gpuyard.experiments.standings import standings
-from gpuyard.experiments.together import together
 from support.experiment_cases import finished_experiment, with_seeds
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from gpuyard.experiments.cells import (
+from experiments.cells import (
     LONGER,
     MOST_JCT,
     WEAK,
@@ -14,12 +14,12 @@ from gpuyard.experiments.cells import (
     verdict_text,
     wait_text,
 )
-from gpuyard.experiments.headlines import headline_row
-from gpuyard.experiments.pictures import Gain
-from gpuyard.experiments.published import Account, Record, Row, anchor, fingerprint
-from gpuyard.experiments.running import Experiment
-from gpuyard.experiments.shown import IN_HINDSIGHT, Shown
-from gpuyard.experiments.standings import finite
+from experiments.headlines import headline_row
+from experiments.pictures import Gain
+from experiments.published import Account, Record, Row, anchor, fingerprint
+from experiments.running import Experiment
+from experiments.shown import IN_HINDSIGHT, Shown
+from experiments.standings import finite
 from gpuyard.units import metric_label, metric_text, plural
 
 COLUMNS = (

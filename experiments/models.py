@@ -8,14 +8,14 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import gpuyard
+from experiments.cards import Arguments, Card, Figures, Repetition, TrainedOn, read_cards
+from experiments.cells import plain
+from experiments.recipe import Shipped, option
+from experiments.running import Experiment
+from experiments.standings import entry_of_run
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
 from gpuyard.evaluate.setting import Kind
-from gpuyard.experiments.cards import Arguments, Card, Figures, Repetition, TrainedOn, read_cards
-from gpuyard.experiments.cells import plain
-from gpuyard.experiments.recipe import Shipped, option
-from gpuyard.experiments.running import Experiment
-from gpuyard.experiments.standings import entry_of_run
 from gpuyard.files import atomic_write
 from gpuyard.learn.config import load_toml
 from gpuyard.network.model_file import HERE, SUFFIX, model_bytes, read_model

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from experiments.recipe import Table, Together
+from experiments.running import Experiment
+from experiments.standings import Standing, entry_of_run, ranked, standing, standings
+from experiments.together import together
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
-from gpuyard.experiments.recipe import Table, Together
-from gpuyard.experiments.running import Experiment
-from gpuyard.experiments.standings import Standing, entry_of_run, ranked, standing, standings
-from gpuyard.experiments.together import together
 from gpuyard.registry import suggest
 
 IN_HINDSIGHT = "†"

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.cells import apart_text, cell, code, jct_text
+from experiments.shown import IN_HINDSIGHT, Shown
 from gpuyard.errors import InputError
 from gpuyard.evaluate.setting import UNFINISHED
-from gpuyard.experiments.cells import apart_text, cell, code, jct_text
-from gpuyard.experiments.shown import IN_HINDSIGHT, Shown
 from gpuyard.files import atomic_write
 from gpuyard.units import metric_text
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from experiments.pictures import Gain
+from experiments.recipe import Recipe, commands_of
+from experiments.running import Experiment
 from gpuyard.errors import InputError
-from gpuyard.experiments.pictures import Gain
-from gpuyard.experiments.recipe import Recipe, commands_of
-from gpuyard.experiments.running import Experiment
 
 DID_NOT_WORK = "## What did not work"
 """What follows the sections of experiments."""

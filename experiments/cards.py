@@ -7,11 +7,11 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from experiments.standings import finite, standing
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, Difference, PolicyEntry, Setting
 from gpuyard.evaluate.setting import Kind
 from gpuyard.evaluate.wording import verdict_in_words
-from gpuyard.experiments.standings import finite, standing
 from gpuyard.network.model_file import SUFFIX
 
 FORMAT = 1

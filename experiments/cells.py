@@ -5,10 +5,10 @@ import re
 from collections.abc import Sequence
 from html import escape
 
+from experiments.standings import Standing, finite
 from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.bootstrap import usable_block
 from gpuyard.evaluate.wording import unfinished_in_words, where_chosen
-from gpuyard.experiments.standings import Standing, finite
 from gpuyard.report.words import percent
 from gpuyard.units import metric_label, metric_text, plural
 

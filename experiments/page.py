@@ -6,9 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuyard.errors import InputError
-from gpuyard.evaluate.wording import by_window_in_words, who_loses_in_words
-from gpuyard.experiments.cells import (
+from experiments.cells import (
     cell,
     code,
     difference_text,
@@ -17,15 +15,17 @@ from gpuyard.experiments.cells import (
     verdict_text,
     where_text,
 )
-from gpuyard.experiments.curves import curve_panels
-from gpuyard.experiments.headlines import write_headlines
-from gpuyard.experiments.overview import gains_of, headlines_of, link_to, overview, record_of
-from gpuyard.experiments.pictures import curves_picture, gains_picture
-from gpuyard.experiments.published import DID_NOT_WORK, Account, Published, Record, anchor_line, what_it_says
-from gpuyard.experiments.recipe import TRACES, Together, commands_of
-from gpuyard.experiments.running import Experiment
-from gpuyard.experiments.shown import IN_HINDSIGHT, Shown, show_all
-from gpuyard.experiments.standings import resampled_interval_of, standing
+from experiments.curves import curve_panels
+from experiments.headlines import write_headlines
+from experiments.overview import gains_of, headlines_of, link_to, overview, record_of
+from experiments.pictures import curves_picture, gains_picture
+from experiments.published import DID_NOT_WORK, Account, Published, Record, anchor_line, what_it_says
+from experiments.recipe import TRACES, Together, commands_of
+from experiments.running import Experiment
+from experiments.shown import IN_HINDSIGHT, Shown, show_all
+from experiments.standings import resampled_interval_of, standing
+from gpuyard.errors import InputError
+from gpuyard.evaluate.wording import by_window_in_words, who_loses_in_words
 from gpuyard.files import atomic_write
 from gpuyard.report.words import percent
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from experiments.recipe import Command, Recipe, Step, commands_of, read_recipe
 from gpuyard.errors import InputError
-from gpuyard.experiments.recipe import Command, Recipe, Step, commands_of, read_recipe
 from gpuyard.files import atomic_write
 from gpuyard.network.model_file import HERE
 from gpuyard.runs.directory import open_run

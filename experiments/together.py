@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import polars as pl
 
+from experiments.standings import Standing
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, PolicyEntry
-from gpuyard.experiments.standings import Standing
 
 LEARNED, REFERENCE = "learned", "reference"
 Part = tuple[Comparison, Standing]

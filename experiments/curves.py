@@ -4,8 +4,8 @@ import math
 import re
 from pathlib import Path
 
-from gpuyard.experiments.pictures import CurveGroup, Panel
-from gpuyard.experiments.running import Experiment
+from experiments.pictures import CurveGroup, Panel
+from experiments.running import Experiment
 from gpuyard.network.model_file import HERE
 from gpuyard.runs.curves import short_policy
 from gpuyard.runs.directory import Run, open_run

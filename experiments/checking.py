@@ -10,14 +10,14 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+from experiments.cards import Arguments, Card, Figures, read_card
+from experiments.recipe import TRACES, Command
+from experiments.running import run_gpuyard
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, EvaluationConfig, compare, evaluate_windows
 from gpuyard.evaluate.config import read_evaluation
-from gpuyard.experiments.cards import Arguments, Card, Figures, read_card
-from gpuyard.experiments.recipe import TRACES, Command
-from gpuyard.experiments.running import run_gpuyard
 from gpuyard.network import model_file
 from gpuyard.network.model_file import HERE, SUFFIX
 from gpuyard.registry import suggest
