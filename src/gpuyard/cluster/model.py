@@ -1,4 +1,7 @@
-"""Clusters: nodes and GPU types, from a shorthand, a preset's name or a TOML file (docs/formats/cluster.md)."""
+"""Clusters: nodes and GPU types, from a shorthand, a preset's name or a TOML file.
+
+See docs/formats/cluster.md.
+"""
 
 import json
 import math
