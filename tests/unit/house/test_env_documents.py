@@ -33,6 +33,11 @@ def section(text: str, heading: str) -> str:
     return found[1]
 
 
+def plain(text: str) -> str:
+    """A text as it reads, wherever its lines are broken."""
+    return " ".join(text.split())
+
+
 def rows(text: str) -> list[list[str]]:
     """The cells of all rows of tables, headings and rules left out."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
@@ -151,7 +156,7 @@ def test_the_step_modes_on_the_page_are_those_of_the_settings() -> None:
 
 
 def test_the_default_reward_is_the_one_on_the_page() -> None:
-    assert '`{"slowdown": 1.0}` (the default)' in section(MDP, "Rewards")
+    assert '`{"slowdown": 1.0}` (the default)' in plain(section(MDP, "Rewards"))
     assert EnvConfig().rewards == {"slowdown": 1.0}
     assert EnvConfig().per_job
 
@@ -264,7 +269,7 @@ def test_what_the_page_says_is_refused_is_refused(env_id: str, settings: dict[st
 
 
 def test_the_splits_are_those_of_the_page() -> None:
-    assert "60, 20 and 20 % by time" in section(MDP, "Episodes")
+    assert "60, 20 and 20 % by time" in plain(section(MDP, "Episodes"))
     ends = []
     for split in ("train", "validation", "test"):
         source = gymnasium.make("gpuyard/SelectJob-v0", split=split).unwrapped.model.source
@@ -346,7 +351,7 @@ def test_the_shapes_on_the_page_are_those_of_the_environments(env_id: str) -> No
 
 @pytest.mark.parametrize("mode", ["off", "per_gpu", "sorted", "cdf"])
 def test_the_lookahead_has_the_length_on_the_page(mode: str) -> None:
-    assert "L = min(G, 64)" in section(OBSERVATION, "Lookahead")
+    assert "L = min(G, 64)" in plain(section(OBSERVATION, "Lookahead"))
     assert f"`{mode}`" in section(OBSERVATION, "Lookahead")
     for cluster, gpus in (("4x8", 32), ("16x8", 128)):
         env: Any = gymnasium.make("gpuyard/SelectJob-v0", cluster=cluster, lookahead=mode, **SMALL).unwrapped
@@ -357,7 +362,7 @@ def test_the_lookahead_has_the_length_on_the_page(mode: str) -> None:
 
 
 def test_the_flat_observation_is_the_parts_in_the_order_on_the_page() -> None:
-    assert "`jobs` row by row, `nodes` row by row, `globals`, `mask`" in OBSERVATION
+    assert "`jobs` row by row, `nodes` row by row, `globals`, `mask`" in plain(OBSERVATION)
     parts: Any = gymnasium.make("gpuyard/SelectJob-v0", **SMALL)
     flat: Any = gymnasium.make("gpuyard/SelectJob-v0", flatten=True, **SMALL)
     observation, _ = parts.reset(seed=3)
