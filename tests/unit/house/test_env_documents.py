@@ -302,14 +302,14 @@ def test_the_columns_on_the_page_are_those_of_the_core(
     assert told == [tuple(column) for column in columns]
 
 
-def test_the_columns_on_request_on_the_page_are_those_of_the_core() -> None:
-    table = rows(section(OBSERVATION, "Columns on request"))
+def test_the_optional_columns_on_the_page_are_those_of_the_core() -> None:
+    table = rows(section(OBSERVATION, "Optional columns"))
     told = [(row[3], row[0].strip("`"), *bounds(row[2])) for row in table]
     jobs = [("jobs", *column) for column in _core.ASKED_JOB_COLUMNS]
     assert told == [*jobs, *(("globals", *column) for column in _core.ASKED_GLOBAL_COLUMNS)]
 
 
-def test_columns_on_request_are_not_there_unless_they_are_named() -> None:
+def test_optional_columns_are_not_there_unless_they_are_named() -> None:
     plain: Any = gymnasium.make("gpuyard/SelectJob-v0", **SMALL).unwrapped
     assert "starts_in" not in plain.model.parts["jobs"].names
     assert "drain" not in plain.model.parts["globals"].names
