@@ -9,9 +9,9 @@ import struct
 
 import numpy as np
 import pytest
-import reference_simulator as reference
 
 from gpuyard import _core
+from reference.simulator import simulator as reference
 from reference.simulator.simulator import Job, Policy, Pool, Request, Settings, Simulation, Usage
 
 TRIALS = 3_000

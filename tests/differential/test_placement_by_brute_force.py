@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import reference_simulator as reference
 from numpy.typing import NDArray
 
 from differential.brute_placement import RULES, TIERS, Scene, brute_place
@@ -22,6 +21,7 @@ from differential.cases import (
 )
 from differential.core_runs import run_core, run_core_by_snapshots
 from gpuyard import _core
+from reference.simulator import simulator as reference
 from reference.simulator.simulator import Allocation, FreeNode, Job, Node, Outcome, Policy, Request, Settings
 
 TRIALS = 1_500
