@@ -54,7 +54,7 @@ def _limited(name: str, value: float, unit: str, limit: float) -> BenchResult:
 def measure() -> dict[str, float]:
     from gpuyard.cluster.model import parse_cluster
     from gpuyard.config import SimulationConfig
-    from gpuyard.evaluate.replays import run_policies, write_results
+    from gpuyard.evaluate.replay import replay_comparison, run_policies
     from gpuyard.report import write_report
     from gpuyard.workload import SynthConfig, synthesize
 
@@ -62,7 +62,7 @@ def measure() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         runs = run_policies(workload, parse_cluster("64x8"), POLICIES, SimulationConfig())
-        write_results(home / "results", "synthetic", runs, csv=False)
+        replay_comparison("synthetic", runs).write(home / "results")
         page = home / "report.html"
         writing, csv = [], []
         for _ in range(ROUNDS):
@@ -80,11 +80,11 @@ def _write_csv(home: Path) -> float:
     import polars as pl
 
     began = time.perf_counter()
-    for path in home.glob("results/*/schedule.parquet"):
+    for path in home.glob("results/schedules/*.parquet"):
         frame = pl.read_parquet(path)
         lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
         flat = frame.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join("|"))
-        flat.write_csv(home / f"{path.parent.name}.csv")
+        flat.write_csv(home / f"{path.stem}.csv")
     return time.perf_counter() - began
 
 

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from browser.page_reading import canvas_box, saved, span, view, wait_until
+from gpuyard.evaluate import Comparison
 from support.report_cases import NASTY, SCRIPT
 
 
@@ -103,6 +104,12 @@ def test_an_unknown_job_is_said_to_be_unknown(open_page: Any, simulation_page: P
     assert "300 jobs, rows 0 to 299 of the trace" in told
 
 
+def schedule_of(page: Path, policy: str = "sjf+easy") -> pl.DataFrame:
+    """The schedule of a policy that a page was made from."""
+    comparison = Comparison.read(page.parent / "results")
+    return comparison.schedules[comparison.policy(policy).name]
+
+
 def selected(page: Any) -> tuple[str, set[str]]:
     """The selected job and the nodes that it ran on."""
     panel = page.locator("#gantt-details")
@@ -111,8 +118,7 @@ def selected(page: Any) -> tuple[str, set[str]]:
 
 
 def test_keys_go_on_from_jobs_that_hold_several_nodes(open_page: Any, simulation_page: Path) -> None:
-    home = simulation_page.parent / "results" / "sjf+easy_consolidate"
-    schedule = pl.read_parquet(home / "schedule.parquet")
+    schedule = schedule_of(simulation_page)
     held = dict(schedule.select("row", "nodes").iter_rows())
     wide = [row for row, nodes in held.items() if len(nodes) > 1 and nodes[1] == nodes[0] + 1 < 3]
     assert len(wide) > 3, "no job holds neighbouring nodes, so this shows nothing"
@@ -153,7 +159,7 @@ def test_another_policy_shows_its_own_schedule_in_the_same_view(
     page.locator("#gantt-job").fill("200")
     page.locator("#gantt-find button").click()
     told = page.locator("#gantt-details").inner_text()
-    choice.select_option(label="fifo")
+    choice.select_option(label="fifo+strict")
     page.wait_for_selector('#gantt-canvas[data-policy="fifo+strict/consolidate"]')
     assert page.locator("#gantt-details").inner_text() != told
     assert canvas.get_attribute("data-policy") == "fifo+strict/consolidate"
@@ -170,9 +176,7 @@ def test_colours_of_bars_have_a_legend(open_page: Any, simulation_page: Path) ->
 def test_the_schedule_is_downloaded_with_names_as_they_are(open_page: Any, simulation_page: Path) -> None:
     page = open_page(simulation_page)
     rows = saved(page, "#gantt-csv")
-    schedule = pl.read_parquet(
-        simulation_page.parent / "results" / "sjf+easy_consolidate" / "schedule.parquet"
-    )
+    schedule = schedule_of(simulation_page)
     assert page.locator("#gantt-policy option").first.inner_text() == "sjf+easy"
     table = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
     assert len(table) == len(schedule)

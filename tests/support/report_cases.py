@@ -10,7 +10,7 @@ import gpuyard as gy
 from gpuyard.cluster.model import parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.evaluate import Comparison
-from gpuyard.evaluate.replays import run_policies, write_results
+from gpuyard.evaluate.replay import replay_comparison, run_policies
 from gpuyard.workload import Workload, make_workload
 
 SCRIPT = "<script>alert(1)</script>"
@@ -55,7 +55,7 @@ def simulated(
     """What ``simulate --out`` writes."""
     workload = jobs_with_names() if jobs is None else jobs
     runs = run_policies(workload, parse_cluster(cluster), policies, config or SimulationConfig())
-    write_results(directory, workload.metadata.name, runs, csv=False)
+    replay_comparison(workload.metadata.name, runs).write(directory)
     return directory
 
 

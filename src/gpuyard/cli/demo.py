@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpuyard.evaluate.replays import PolicyRun, run_policies
+from gpuyard.cli.replay import replayed
+from gpuyard.evaluate.replay import PolicyRun
 from gpuyard.units import duration, number
 
 FIFO = "fifo+strict/consolidate"
@@ -41,7 +42,7 @@ def run_demo() -> list[PolicyRun]:
     from gpuyard.config import SimulationConfig
     from gpuyard.workload import demo_workload
 
-    return run_policies(demo_workload(), parse_cluster("demo"), POLICIES, SimulationConfig())
+    return replayed(demo_workload(), parse_cluster("demo"), POLICIES, SimulationConfig())
 
 
 def findings(values: Mapping[str, Metrics]) -> list[str]:

@@ -258,4 +258,4 @@ def _show(console: Console, comparison: Comparison, out: Path | None) -> None:
         if entry.note:
             console.print(f"Note on {entry.label}: {entry.note}.", style="dim")
     if out is not None:
-        console.print("", f"Written to {out}: evaluation.json and parquet files", sep="\n")
+        console.print("", f"Written to {out}: results.json and parquet tables", sep="\n")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gpuyard.cli.demo_training import DemoTraining
-    from gpuyard.evaluate.replays import PolicyRun
+    from gpuyard.evaluate.replay import PolicyRun
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
@@ -127,7 +127,7 @@ def demo(
     Takes a second, and a minute of training.
     """
     from gpuyard.cli import demo as story
-    from gpuyard.evaluate.replays import comparison_document
+    from gpuyard.evaluate.replay import replay_document
     from gpuyard.terminal.tables import COMPARED
 
     check_output("--svg", svg, (".svg",))
@@ -139,7 +139,7 @@ def demo(
         console.print(sentence, end="\n\n")
     training = _train_demo(minutes, out, console)
     if json:
-        document = {**comparison_document("demo", runs, ()), "findings": sentences}
+        document = {**replay_document("demo", runs, ()), "findings": sentences}
         print_json({**document, "training": training.document() if training else None})
         return DONE
     console.print("What to try next", style="bold")
@@ -224,7 +224,8 @@ def simulate(
 
     Example: gpuyard simulate jobs.csv --cluster 64x8 --policy fifo --policy sjf+easy
     """
-    from gpuyard.evaluate.replays import comparison_document, run_policies, write_results
+    from gpuyard.cli.replay import replayed
+    from gpuyard.evaluate.replay import replay_comparison, replay_document
     from gpuyard.metrics.tariff import parse_tariff
     from gpuyard.terminal.tables import COMPARED, OF_ONE_POLICY
 
@@ -238,13 +239,13 @@ def simulate(
     _check_cluster(cluster, workload)
     jobs, machines, report = open_trace(workload, cluster)
     past = None if history is None else open_trace(str(history), None)[0]
-    runs = run_policies(jobs, machines, policy or ["fifo"], config, price_per_kwh=price, history=past)  # type: ignore[arg-type]
+    runs = replayed(jobs, machines, policy or ["fifo"], config, price_per_kwh=price, history=past)  # type: ignore[arg-type]
     for note in (note for run in runs for note in run.result.notes):
         print_note(note)
     if out is not None:
-        write_results(out, workload, runs, csv=csv, report=report)
+        replay_comparison(workload, runs, report).write(out, csv=csv)
     if json:
-        document = comparison_document(workload, runs, chosen, report)
+        document = replay_document(workload, runs, chosen, report)
         if by is not None:
             for result, run in zip(document["results"], runs, strict=True):
                 result["breakdown"] = {"by": by, "classes": run.result.breakdown(by).to_dicts()}
@@ -258,7 +259,7 @@ def simulate(
         _show_classes(console, by, runs, chosen)
     if out is not None:
         console.print(
-            f"Written to {out}: results.json, and for each policy schedule.parquet and metrics.json"
+            f"Written to {out}: results.json, parquet tables, and a schedule per policy in schedules/"
         )
 
 
@@ -309,7 +310,7 @@ def _check_cluster(text: str | None, workload: str) -> None:
 
 
 def _check_out(directory: Path) -> None:
-    from gpuyard.evaluate.replays import check_free
+    from gpuyard.evaluate.storage import check_free
 
     try:
         check_free(directory)

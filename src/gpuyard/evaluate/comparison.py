@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ from gpuyard.policies.grammar import parse_policy
 from gpuyard.registry import suggest
 from gpuyard.units import metric_label
 
-ChosenOn = Literal["validation", "given"]
+ChosenOn = Literal["validation", "given", "first"]
 BESIDE = ("mean_jct_s", "p99_wait_s", "max_wait_s")
 """Metrics that stand beside whatever is compared: what a gain may have been bought with."""
 TOLD_BESIDE = ("mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s")
@@ -50,8 +50,8 @@ class Comparison:
         setting: What they were compared on.
         policies: Who they are.
         reference: Name of the policy that the others are measured against.
-        chosen_on: How the reference was chosen: as the best fixed heuristic on ``validation`` windows, or
-            ``given`` by the user.
+        chosen_on: How the reference was chosen: as the best fixed heuristic on ``validation`` windows,
+            ``given`` by the user, or as the ``first`` policy that was named.
         hindsight: Name of the heuristic that was best on these very windows; None without heuristics.
         windows: One row a policy and window: ``policy``, ``window``, and a column a metric; metrics that the
             inputs do not tell, or that were not computed for the family of heuristics, are null.
@@ -59,6 +59,8 @@ class Comparison:
             ``jobs`` and metrics.
         jobs: One row a policy, window and job, where they were kept.
         schedules: The schedule of the first window by policy, with nodes.
+        executions: Of policies that stop jobs or whose nodes fail, each stay of a job on GPUs in that window.
+        accounts: Of replays of a whole log, by policy: rows left out, counters, the hash of the schedule.
         evaluated_by: The metric of the evaluation, by which a reference that was not given was chosen; None
             if it is that of the setting.
     """
@@ -73,6 +75,8 @@ class Comparison:
     jobs: pl.DataFrame | None = None
     schedules: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     evaluated_by: str | None = None
+    executions: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    accounts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Who is compared on how many windows; tables are too long for a line."""
@@ -94,7 +98,7 @@ class Comparison:
         Raises:
             InputError: if it is not among them.
         """
-        for asked in (name, _in_full(name)):
+        for asked in (name, in_full(name)):
             for policy in self.policies:
                 if asked in (policy.name, policy.label):
                     return policy
@@ -177,9 +181,7 @@ class Comparison:
         evaluated_by = self.evaluated_by or self.setting.metric
         note = f"best in hindsight by {metric_label(evaluated_by)}"
         policies = tuple(
-            replace(entry, role="usual", note="; ".join(filter(None, (entry.note, note))))
-            if entry.role == "hindsight"
-            else entry
+            replace(entry, role="usual").noted(note) if entry.role == "hindsight" else entry
             for entry in self.policies
         )
         return replace(self, setting=setting, policies=policies, hindsight=None, evaluated_by=evaluated_by)
@@ -267,15 +269,19 @@ class Comparison:
 
         return summary(self)
 
-    def write(self, directory: str | Path) -> None:
-        """Write all files (docs/guide/evaluate.md) into a directory.
+    def write(self, directory: str | Path, *, csv: bool = False) -> None:
+        """Write all files (docs/formats/result-directory.md) into a directory.
+
+        Args:
+            directory: Made if it does not exist.
+            csv: Write schedules as CSV too.
 
         Raises:
             InputError: if the directory holds something else, or cannot be written.
         """
         from gpuyard.evaluate.storage import write_comparison
 
-        write_comparison(self, Path(directory))
+        write_comparison(self, Path(directory), csv=csv)
 
     @classmethod
     def read(cls, directory: str | Path) -> "Comparison":
@@ -288,19 +294,8 @@ class Comparison:
 
         return read_comparison(Path(directory))
 
-    def report(self, path: str | Path) -> None:
-        """Write a report that can be opened in a browser.
 
-        Raises:
-            InputError: if it cannot be written.
-        """
-        from importlib import import_module
-
-        # Reports know comparisons, so comparisons find them only when one is asked for.
-        import_module("gpuyard.report").write_report(Path(path), [self])
-
-
-def _in_full(name: str) -> str:
+def in_full(name: str) -> str:
     """The name of a heuristic with its backfill, but without a placement if it states none."""
     try:
         full = parse_policy(name).name

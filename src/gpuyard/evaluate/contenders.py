@@ -13,7 +13,7 @@ from gpuyard.network.transfer import other_cluster, other_information, other_ste
 from gpuyard.observation.config import HOST_KINDS
 from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec, parse_policy
 from gpuyard.policies.support import check_supported
-from gpuyard.simulation.find import find_policy
+from gpuyard.simulation.find import ReplayingPolicy, find_policy
 from gpuyard.workload import Workload
 
 Policy = PolicySpec | LearnedPolicy
@@ -112,12 +112,14 @@ def heuristics(names: Iterable[str], placement: str, role: Role) -> list[Contend
     return [contender_of(replace(parse_policy(name), placement=placement), role) for name in names]
 
 
-def contender_of(policy: Policy, role: Role = "given") -> Contender:
+def contender_of(policy: PolicySpec | ReplayingPolicy, role: Role = "given") -> Contender:
     """A policy with its entry."""
     if isinstance(policy, LearnedPolicy):
         placement = policy.base.placement
         entry = PolicyEntry(policy.name, _short(policy.name), "learned", policy.name, placement, role)
         return Contender(entry, policy)
+    if not isinstance(policy, PolicySpec):
+        raise InputError(f"policy {policy.name}: expected a policy's name, a run directory or a model file")
     label = policy.name.rpartition("/")[0]
     return Contender(PolicyEntry(policy.name, label, "heuristic", None, policy.placement, role), policy)
 

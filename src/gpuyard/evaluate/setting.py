@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from gpuyard.errors import InputError
@@ -42,6 +42,8 @@ class Setting:
         environment: Of episodes: the settings of their environment, as JSON.
         left_out: Jobs of the workload, or of all draws, that can never run on the cluster.
         noise_draws: Draws of the noise of estimates that figures of a window are means over.
+        price_per_kwh: Price of energy, or the tariff, if there is one.
+        imported: The account of the import that the jobs come from, as JSON, if there is one.
     """
 
     workload: str
@@ -60,6 +62,8 @@ class Setting:
     environment: Mapping[str, Any] | None = None
     left_out: int = 0
     noise_draws: int = 1
+    price_per_kwh: float | str | None = None
+    imported: Mapping[str, Any] | None = None
 
     @property
     def estimates(self) -> str:
@@ -124,6 +128,10 @@ class PolicyEntry:
     def is_shown(self) -> bool:
         """Whether it has a row in tables; the family has not."""
         return self.role != "family"
+
+    def noted(self, note: str) -> Self:
+        """The same with something more to know."""
+        return replace(self, note="; ".join(filter(None, (self.note, note))))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON-ready values."""

@@ -1,6 +1,7 @@
-"""A comparison as a directory: ``evaluation.json`` and parquet files (docs/guide/evaluate.md)."""
+"""A comparison as a directory: ``results.json`` and tables (docs/formats/result-directory.md)."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,32 +11,69 @@ import gpuyard
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.setting import PolicyEntry, Setting
-from gpuyard.evaluate.stored_tables import check_tables
+from gpuyard.evaluate.stored import check_tables
 from gpuyard.files import atomic_write, check_directory
 from gpuyard.units import json_text
 
-FORMAT = 1
-DOCUMENT = "evaluation.json"
+FORMAT = 2
+DOCUMENT = "results.json"
 SCHEDULES = "schedules"
+EXECUTIONS = "executions"
 _TABLES = ("windows", "classes", "jobs")
+_OLD_EVALUATION = "evaluation.json"
+
+
+def holds_results(directory: Path) -> bool:
+    """Whether a directory has the document of results, of whichever version."""
+    return any((directory / name).is_file() for name in (DOCUMENT, _OLD_EVALUATION))
 
 
 def check_free(directory: Path) -> None:
-    """Refuse a directory that could not be written, or that holds something other than an evaluation.
+    """Refuse a directory that could not be written, or that holds something other than such results.
 
     Raises:
         InputError: naming it and the reason.
     """
     check_directory(directory)
-    if directory.is_dir() and any(directory.iterdir()) and not (directory / DOCUMENT).is_file():
+    if holds_results(directory):
+        _refuse_old(directory)
+    elif directory.is_dir() and any(directory.iterdir()):
         raise InputError(
-            f"{directory}: is not empty and holds no evaluation; give a new directory, or that of an "
-            "evaluation to write over"
+            f"{directory}: is not empty and holds no results; give a new directory, or one of results to "
+            "write over"
         )
 
 
-def write_comparison(comparison: Comparison, directory: Path) -> None:
+def _refuse_old(directory: Path) -> None:
+    """Refuse what gpuyard 0.1.0 wrote: it is neither read nor written over.
+
+    Raises:
+        InputError: saying which command makes it again.
+    """
+    if (directory / _OLD_EVALUATION).is_file():
+        raise _old(directory, f"an evaluation ({_OLD_EVALUATION})", "evaluate")
+    try:
+        document = json.loads((directory / DOCUMENT).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return
+    if isinstance(document, dict) and "results" in document and "format" not in document:
+        raise _old(directory, "a simulation", "simulate")
+
+
+def _old(directory: Path, what: str, verb: str) -> InputError:
+    return InputError(
+        f"{directory}: holds {what} of an older gpuyard; gpuyard {verb} --out with a new directory makes it "
+        "again, and gpuyard 0.1.0 still reads it"
+    )
+
+
+def write_comparison(comparison: Comparison, directory: Path, *, csv: bool = False) -> None:
     """Write all files, the document last: a directory without it is not complete.
+
+    Args:
+        comparison: What is written.
+        directory: Made if it does not exist.
+        csv: Write schedules and executions as CSV too.
 
     Raises:
         InputError: if the directory holds something else, or cannot be written, or policies are compared by
@@ -47,24 +85,47 @@ def write_comparison(comparison: Comparison, directory: Path) -> None:
             "comparison that by_metric was called on"
         )
     check_free(directory)
-    schedules = directory / SCHEDULES
-    try:
-        schedules.mkdir(parents=True, exist_ok=True)
-        (directory / DOCUMENT).unlink(missing_ok=True)
-        for stale in (directory / "jobs.parquet", *schedules.glob("*.parquet")):
-            stale.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
+    _clear(directory)
     for name in _TABLES:
         frame = getattr(comparison, name)
         if frame is not None:
             _write(directory / f"{name}.parquet", frame)
-    files = {}
-    for number, (policy, frame) in enumerate(comparison.schedules.items()):
-        files[policy] = f"{SCHEDULES}/{number}.parquet"
-        _write(directory / files[policy], frame)
+    files = {
+        "schedules": _write_all(directory, SCHEDULES, comparison.schedules, csv=csv),
+        "executions": _write_all(directory, EXECUTIONS, comparison.executions, csv=csv),
+    }
     with atomic_write(directory / DOCUMENT) as temporary:
         temporary.write_text(json_text(_document(comparison, files)) + "\n", encoding="utf-8")
+
+
+def _clear(directory: Path) -> None:
+    """Make the directory, and remove the files of the results that it held."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / DOCUMENT).unlink(missing_ok=True)
+        for name in _TABLES:
+            (directory / f"{name}.parquet").unlink(missing_ok=True)
+        for folder in (SCHEDULES, EXECUTIONS):
+            for pattern in ("*.parquet", "*.csv"):
+                for stale in (directory / folder).glob(pattern):
+                    stale.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
+
+
+def _write_all(
+    directory: Path, folder: str, frames: Mapping[str, pl.DataFrame], *, csv: bool
+) -> dict[str, str]:
+    """Write a table per policy; the file of each by policy."""
+    files = {}
+    for number, (policy, frame) in enumerate(frames.items()):
+        (directory / folder).mkdir(exist_ok=True)
+        files[policy] = f"{folder}/{number}.parquet"
+        _write(directory / files[policy], frame)
+        if csv:
+            with atomic_write(directory / folder / f"{number}.csv") as temporary:
+                _without_lists(frame).write_csv(temporary)
+    return files
 
 
 def _write(path: Path, frame: pl.DataFrame) -> None:
@@ -72,18 +133,30 @@ def _write(path: Path, frame: pl.DataFrame) -> None:
         frame.write_parquet(temporary)
 
 
-def _document(comparison: Comparison, schedules: dict[str, str]) -> dict[str, Any]:
+def _without_lists(table: pl.DataFrame) -> pl.DataFrame:
+    lists = [name for name, dtype in table.schema.items() if isinstance(dtype, pl.List)]
+    return table.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join("|"))
+
+
+def _document(comparison: Comparison, files: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "gpuyard_version": gpuyard.__version__,
         "setting": comparison.setting.to_json(),
-        "policies": [policy.to_json() for policy in comparison.policies],
+        "policies": [_policy(comparison, entry) for entry in comparison.policies],
         "reference": comparison.reference,
         "chosen_on": comparison.chosen_on,
         "hindsight": comparison.hindsight,
         "has_jobs": comparison.jobs is not None,
-        "schedules": schedules,
+        **files,
     }
+
+
+def _policy(comparison: Comparison, entry: PolicyEntry) -> dict[str, Any]:
+    """A policy's entry with its means over windows, for those who read the file by themselves."""
+    names = comparison.windows.columns[2:]
+    means = {name: comparison.mean(entry.name, name) for name in names if comparison.knows(entry.name, name)}
+    return {**entry.to_json(), **comparison.accounts.get(entry.name, {}), "metrics": means}
 
 
 def read_comparison(directory: Path) -> Comparison:
@@ -92,8 +165,9 @@ def read_comparison(directory: Path) -> Comparison:
     Raises:
         InputError: if it is not there, is incomplete, damaged, or of another version.
     """
+    _refuse_old(directory)
     comparison = _read_files(directory)
-    check_tables(comparison, directory)
+    check_tables(comparison, directory / DOCUMENT)
     return comparison
 
 
@@ -101,19 +175,26 @@ def _read_files(directory: Path) -> Comparison:
     path = directory / DOCUMENT
     document = _read_document(path)
     try:
+        entries = document["policies"]
         return Comparison(
             setting=Setting.from_json(document["setting"]),
-            policies=tuple(PolicyEntry.from_json(entry) for entry in document["policies"]),
+            policies=tuple(PolicyEntry.from_json(entry) for entry in entries),
             reference=document["reference"],
             chosen_on=document["chosen_on"],
             hindsight=document["hindsight"],
             windows=_read(directory / "windows.parquet"),
             classes=_read(directory / "classes.parquet"),
             jobs=_read(directory / "jobs.parquet") if document["has_jobs"] else None,
-            schedules={name: _read(_inside(directory, file)) for name, file in document["schedules"].items()},
+            schedules=_read_all(directory, SCHEDULES, document["schedules"]),
+            executions=_read_all(directory, EXECUTIONS, document["executions"]),
+            accounts={entry["name"]: _account(entry) for entry in entries if "schedule_hash" in entry},
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: is damaged ({error!s:.80}); evaluate again") from None
+        raise InputError(f"{path}: is damaged ({error!s:.80}); make the results again") from None
+
+
+def _account(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: entry[name] for name in ("dropped_rows", "counters", "schedule_hash")}
 
 
 def _read_document(path: Path) -> dict[str, Any]:
@@ -121,27 +202,30 @@ def _read_document(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
-            f"{path.parent}: holds no evaluation (no {DOCUMENT}); give a directory that gpuyard evaluate "
-            "--out has written"
+            f"{path.parent}: holds no results (no {DOCUMENT}); give a directory that gpuyard evaluate --out "
+            "or gpuyard simulate --out has written"
         ) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError:
-        raise InputError(f"{path}: is not JSON; evaluate again") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}: is not valid JSON; make the results again") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else None
         raise InputError(
-            f"{path}: has format {found} of evaluations, but this gpuyard reads {FORMAT}; evaluate again, or "
-            "use the gpuyard that wrote it"
+            f"{path}: has format {found} of results, but this gpuyard reads {FORMAT}; make them again, or "
+            "use the gpuyard that wrote them"
         )
     return document
 
 
-def _inside(directory: Path, file: str) -> Path:
-    path = directory / file
-    if path.resolve().parent != (directory / SCHEDULES).resolve():
-        raise InputError(f"{directory / DOCUMENT}: names the schedule {file!r}, which lies elsewhere")
-    return path
+def _read_all(directory: Path, folder: str, files: Mapping[str, str]) -> dict[str, pl.DataFrame]:
+    found = {}
+    for policy, file in files.items():
+        path = directory / file
+        if path.resolve().parent != (directory / folder).resolve():
+            raise InputError(f"{directory / DOCUMENT}: names the file {file!r}, which lies elsewhere")
+        found[policy] = _read(path)
+    return found
 
 
 def _read(path: Path) -> pl.DataFrame:
@@ -149,4 +233,4 @@ def _read(path: Path) -> pl.DataFrame:
         return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = str(error).split("\n", 1)[0]
-        raise InputError(f"{path}: cannot be read ({reason}); evaluate again") from None
+        raise InputError(f"{path}: cannot be read ({reason}); make the results again") from None

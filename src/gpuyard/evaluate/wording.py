@@ -119,8 +119,7 @@ def _who_is_best(comparison: Comparison) -> list[str]:
     first += f"{label} {value}"
     if reference is None:
         return [f"{first}."]
-    by_choice = comparison.chosen_on == "validation"
-    role = f"the best fixed heuristic on {where_chosen(comparison)}" if by_choice else "the reference"
+    role = reference_role(comparison)
     if best == reference:
         lines = [f"{first}. It is {role}."]
     else:
@@ -152,14 +151,23 @@ def where_chosen(comparison: Comparison) -> str:
     return f"{where} by {metric_label(comparison.evaluated_by)}" if comparison.evaluated_by else where
 
 
+def reference_role(comparison: Comparison) -> str:
+    """What the reference is."""
+    match comparison.chosen_on:
+        case "validation":
+            return f"the best fixed heuristic on {where_chosen(comparison)}"
+        case "first":
+            return "the policy that was named first"
+    return "the reference"
+
+
 def _against(comparison: Comparison, policy: str, other: str | None = None) -> str:
     """``41 % lower than saf+strict (better; 95 % interval -54 % to -31 %)``, that it is a tie, or unclear."""
     difference = comparison.difference(policy, other)
     name = _label(comparison, other or comparison.reference or "")
     interval = interval_text(difference)
     if not interval:
-        one = _these(comparison.setting).removesuffix("s")
-        return f"{_apart(difference.ratio)} {name} (one {one} tells no interval)"
+        return f"{_apart(difference.ratio)} {name} (one {one_of(comparison.setting)} tells no interval)"
     verdict = verdict_in_words(difference, comparison.setting)
     span = f"{'weak ' if comparison.setting.has_weak_intervals else ''}95 % interval {interval}"
     if verdict == "tie":
@@ -258,8 +266,7 @@ def _how_sure(comparison: Comparison) -> list[str]:
     setting = comparison.setting
     count = len(setting.windows)
     if count < 2:
-        one = _these(setting).removesuffix("s")
-        return [f"One {one} tells no interval: what is better here may be worse on other jobs."]
+        return [f"One {one_of(setting)} tells no interval: what is better here may be worse on other jobs."]
     if setting.is_weak:
         return [_weak(setting)]
     if setting.block > 1:
@@ -288,6 +295,11 @@ def _weak(setting: Setting) -> str:
 def _these(setting: Setting) -> str:
     """What policies were compared on: windows, draws being windows too, or episodes."""
     return "episodes" if setting.kind == "episodes" else "windows"
+
+
+def one_of(setting: Setting) -> str:
+    """One of what policies were compared on: an episode, a run over all jobs, or a window."""
+    return {"episodes": "episode", "whole": "run"}.get(setting.kind, "window")
 
 
 def _what_was_seen(comparison: Comparison) -> list[str]:
@@ -347,7 +359,8 @@ def _where(comparison: Comparison) -> str:
         case "windows":
             return f"{plural(count, 'window')} of {jobs} of the {setting.part} part of {setting.workload}"
         case "whole":
-            return f"the {setting.part} part of {setting.workload} ({jobs})"
+            part = "all" if setting.part == "all" else f"the {setting.part} part"
+            return f"{part} of {setting.workload} ({jobs})"
         case "draws":
             return f"{count} fresh draws of {setting.workload} ({jobs} each)"
     return f"{count} episodes of {setting.workload}"

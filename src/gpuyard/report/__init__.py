@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 __all__ = ["write_report"]
 
 
-def write_report(path: Path, sources: "Sequence[Path | Comparison]", *, runs: Sequence[Path] = ()) -> None:
+def write_report(
+    path: str | Path, sources: "Sequence[str | Path | Comparison]", *, runs: Sequence[Path] = ()
+) -> None:
     """Write a report; the file appears whole or not at all.
 
     Args:

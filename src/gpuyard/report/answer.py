@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuyard.evaluate.wording import tied_with, where_chosen
+from gpuyard.evaluate.wording import one_of, reference_role, tied_with
 from gpuyard.report.model import Answer, Change, Standing, Tile
 from gpuyard.report.words import (
     MANY_TIMES,
@@ -48,6 +48,7 @@ class Pair:
         leads: Whether the subject has the best mean of all policies.
         weak: Why the interval is likely to be too narrow; empty if it is not.
         these: What they ran on: windows or episodes.
+        one: One of these; a run if that is over all jobs.
     """
 
     subject: Standing
@@ -57,6 +58,7 @@ class Pair:
     leads: bool
     weak: str = ""
     these: str = "windows"
+    one: str = "window"
 
     @property
     def told(self) -> str:
@@ -77,14 +79,16 @@ def chosen_pair(comparison: "Comparison", standings: Sequence[Standing]) -> tupl
     """Which policy the answer is about, and beside which: the same one if there is no other.
 
     It is the best of those that were asked for, beside the reference. What was best among others was picked
-    on these very windows, so it is no answer to what was asked.
+    on these very windows, so it is no answer to what was asked. Where the reference is merely the policy that
+    was named first, it is asked for like the others.
 
     Args:
         comparison: The policies' windows.
         standings: The policies, the best first.
     """
     reference = next((one for one in standings if one.name == comparison.reference), None)
-    asked = [one for one in standings if one.role == "given" and one is not reference]
+    first = comparison.chosen_on == "first"
+    asked = [one for one in standings if first or (one.role == "given" and one is not reference)]
     subject = (asked or standings)[0]
     if reference is not None and reference is not subject:
         return subject, reference
@@ -95,9 +99,7 @@ def reference_text(comparison: "Comparison") -> str:
     """What the reference is, in words; empty without one."""
     if comparison.reference is None:
         return ""
-    if comparison.chosen_on == "validation":
-        return f"the best fixed heuristic on {where_chosen(comparison)}"
-    return "the given reference"
+    return "the given reference" if comparison.chosen_on == "given" else reference_role(comparison)
 
 
 def answer_of_windows(
@@ -119,7 +121,8 @@ def answer_of_windows(
     change = change_of(comparison.difference(subject.name, against=other.name))
     what = reference_text(comparison) if other.name == comparison.reference else "the next"
     weak, these = _weakness(comparison.setting), _these(comparison.setting)
-    pair = Pair(subject, other, what, change, subject is standings[0], weak, these)
+    one = one_of(comparison.setting)
+    pair = Pair(subject, other, what, change, subject is standings[0], weak, these, one)
     ties = _ties(comparison, standings, pair)
     sentence = _sentence(pair, metric, comparison.setting.lower_is_better, bool(ties))
     ahead, chosen = _ahead(comparison, standings, pair), _otherwise_chosen(comparison)
@@ -189,8 +192,12 @@ def _longer(ratio: float) -> str:
 def _sureness(pair: Pair) -> str:
     span = interval(pair.change)
     if not span:
-        one = pair.these.removesuffix("s")
-        return f"How sure? One {one} has no interval: more {pair.these} tell what is beyond chance."
+        if pair.one == "run":
+            return (
+                "How sure? One run on one workload has no interval. gpuyard evaluate compares on many "
+                "windows and says what is beyond chance."
+            )
+        return f"How sure? One {pair.one} has no interval: more {pair.these} tell what is beyond chance."
     if pair.weak:
         told = f"The 95 % interval of the difference, {span}, is likely to be too narrow."
         return f"The intervals are weak: {pair.weak}. {told}"
@@ -242,7 +249,11 @@ def _ahead(comparison: "Comparison", standings: Sequence[Standing], pair: Pair) 
 
 def _otherwise_chosen(comparison: "Comparison") -> str:
     """That the reference was chosen by another metric than the one that decides here, if so."""
-    if comparison.evaluated_by is None or comparison.reference is None or comparison.chosen_on == "given":
+    if (
+        comparison.evaluated_by is None
+        or comparison.reference is None
+        or comparison.chosen_on != "validation"
+    ):
         return ""
     return (
         f"The reference was chosen by {metric_label(comparison.evaluated_by)}, the metric of the evaluation: "

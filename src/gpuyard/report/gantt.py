@@ -14,11 +14,12 @@ import polars as pl
 
 from gpuyard.report.model import Report
 from gpuyard.report.packing import LARGEST, Column, pack_columns, pack_json
-from gpuyard.report.simulation import SAME_JOBS
 
 MOST_BARS = 500_000
 """Bars of all policies together. Ten bytes each or so: this keeps a page below 5 MB."""
 FEWEST_POLICIES = 3
+SAME_JOBS = ("row", "submit_s", "duration_s", "gpus", "gpu_milli")
+"""Columns by which a job of one schedule is that of another."""
 UNITS_S = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 3600.0)
 
 

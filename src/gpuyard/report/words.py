@@ -1,10 +1,10 @@
-"""Differences and answers in words."""
+"""Differences in words."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from gpuyard.report.model import Answer, Change, Standing, Tile
+from gpuyard.report.model import Change, Standing, Tile
 from gpuyard.units import metric_label, metric_text
 
 SIDE_METRICS = ("mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s")
@@ -52,43 +52,6 @@ def difference_words(ratio: float, metric: str, other: str) -> str:
     return (
         f"{percent(abs(ratio)).removeprefix('+')} {'lower' if ratio < 0 else 'higher'} {label} than {other}"
     )
-
-
-def answer_of_one_run(
-    standings: Sequence[Standing], metric: str, reference: Standing, lower_is_better: bool
-) -> Answer:
-    """The answer where each policy ran once, on the same jobs.
-
-    Args:
-        standings: The policies, the best first.
-        metric: The one that decides.
-        reference: The policy that was named first.
-        lower_is_better: Which way.
-    """
-    best = standings[0]
-    figures = [Tile(metric_label(metric), metric_text(metric, best.values.get(metric)), best.label)]
-    if len(standings) == 1:
-        sentence = f"{best.label} is the only policy here: there is nothing to compare it with."
-        return Answer(sentence, "One run of one policy.", [*figures, *side_figures(best, None, metric)])
-    runner_up = standings[1]
-    ahead = relative(best, runner_up, metric)
-    if ahead == 0:
-        sentence = f"{best.label} and {runner_up.label} are equally good: the same {metric_label(metric)}."
-    elif ahead is None:
-        sentence = f"{best.label} is best on {metric_label(metric)}."
-    else:
-        told = difference_words(ahead, metric, f"{runner_up.label}, the next")
-        sentence = f"{best.label} is best: {told}."
-    figures.append(Tile("against the next", percent(ahead), runner_up.label))
-    if reference.name not in (best.name, runner_up.name):
-        change = percent(relative(best, reference, metric))
-        figures.append(Tile("against the first named", change, reference.label))
-    sure = (
-        "How sure? One run on one workload has no interval. gpuyard evaluate compares on many windows "
-        "and says what is beyond chance."
-    )
-    other = runner_up if reference.name == best.name else reference
-    return Answer(sentence, sure, [*figures, *side_figures(best, other, metric)])
 
 
 def relative(one: Standing, other: Standing, metric: str) -> float | None:

@@ -196,7 +196,7 @@ def test_episodes_are_played_in_the_environment_of_a_run(
             ("saf", "--on", "{jobs}", "--cluster", CLUSTER, "--metric", "wait", *SMALL),
             "unknown metric 'wait'",
         ),
-        (("saf", "--on", "{jobs}", "--cluster", CLUSTER, "--out", "{taken}", *SMALL), "holds no evaluation"),
+        (("saf", "--on", "{jobs}", "--cluster", CLUSTER, "--out", "{taken}", *SMALL), "holds no results"),
         (("{taken}", "--on", "{jobs}", "--cluster", CLUSTER, *SMALL), "there is no model in this directory"),
         (("{taken}", "--episodes", "3"), "there is no model in this directory"),
         (("saf", "--episodes", "3", "--on", "{jobs}"), "--on has no meaning with --episodes"),

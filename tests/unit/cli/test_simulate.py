@@ -109,26 +109,28 @@ def test_files_are_written_for_each_policy(run: Run, tmp_path: Path) -> None:
     assert code == 0
     assert "Written to" in printed
     names = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
-    files = ("metrics.json", "schedule.csv", "schedule.parquet")
-    folders = ("fifo+strict_consolidate", "wspt+easy+express_600_0.1_spread")
-    assert names == sorted(["results.json", *(f"{folder}/{name}" for folder in folders for name in files)])
+    files = [f"schedules/{number}.{kind}" for number in (0, 1) for kind in ("csv", "parquet")]
+    assert names == sorted(["results.json", "windows.parquet", "classes.parquet", *files])
 
-    table = pl.read_parquet(out / folders[0] / "schedule.parquet")
+    table = pl.read_parquet(out / "schedules" / "0.parquet")
     assert table.height == 2000
     assert (table["start_s"] >= table["submit_s"]).all()
-    text = pl.read_csv(out / folders[1] / "schedule.csv", infer_schema_length=None)
+    text = pl.read_csv(out / "schedules" / "1.csv", infer_schema_length=None)
     assert text["nodes"].cast(pl.String).str.contains("|", literal=True).any()
-    assert (
-        text["end_s"].to_list() == pl.read_parquet(out / folders[1] / "schedule.parquet")["end_s"].to_list()
-    )
+    assert text["end_s"].to_list() == pl.read_parquet(out / "schedules" / "1.parquet")["end_s"].to_list()
 
-    stored = document((out / folders[0] / "metrics.json").read_text())
-    everything = document((out / "results.json").read_text())
-    assert stored["policy"] == "fifo+strict/consolidate"
-    assert stored["metrics"] == everything["results"][0]["metrics"]
-    assert stored["metrics"]["mean_wait_s"] == pytest.approx((table["start_s"] - table["submit_s"]).mean())
-    assert set(stored["breakdowns"]) == {"priority", "group", "gpus"}
-    assert stored["schedule_hash"] == everything["results"][0]["schedule_hash"]
+    stored = document((out / "results.json").read_text())
+    assert stored["schedules"]["fifo+strict/consolidate"] == "schedules/0.parquet"
+    first = stored["policies"][0]
+    assert first["name"] == stored["reference"] == "fifo+strict/consolidate"
+    assert first["metrics"]["mean_wait_s"] == pytest.approx((table["start_s"] - table["submit_s"]).mean())
+    _, printed, _ = run("simulate", "demo", *policies, "--json")
+    results = document(printed)["results"]
+    assert first["schedule_hash"] == results[0]["schedule_hash"]
+    known = {name: value for name, value in results[0]["metrics"].items() if value is not None}
+    assert first["metrics"] == known
+    classes = pl.read_parquet(out / "classes.parquet")
+    assert set(classes["by"]) == {"group", "gpus", "user", "duration"}, "all have the same priority"
 
 
 def test_writing_again_gives_the_same_bytes(run: Run, tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ def test_a_file_in_the_way_of_the_directory_is_refused_before_simulating(run: Ru
 def test_the_directory_of_an_evaluation_is_refused_before_simulating(run: Run, tmp_path: Path) -> None:
     (tmp_path / "evaluation.json").write_text("{}")
     refusal = run("simulate", "demo", "--out", tmp_path)
-    assert_refused(*refusal, [f"--out {tmp_path}", "holds an evaluation", "give another directory"])
+    assert_refused(*refusal, [f"--out {tmp_path}", "holds an evaluation", "with a new directory"])
     assert [path.name for path in tmp_path.iterdir()] == ["evaluation.json"]
 
 
@@ -172,7 +174,7 @@ def test_a_price_of_energy_gives_its_cost(run: Run, tmp_path: Path) -> None:
     assert metrics["energy_cost"] == pytest.approx(0.25 * metrics["energy_kwh"])
     assert metrics["energy_kwh"] > 0
     assert (printed["price_per_kwh"], printed["import"]) == (0.25, None)
-    assert document((tmp_path / "results.json").read_text())["price_per_kwh"] == 0.25
+    assert document((tmp_path / "results.json").read_text())["setting"]["price_per_kwh"] == 0.25
     _, out, _ = run(*arguments)
     assert "energy x price per kWh" in out
     _, out, _ = run(*arguments, "--policy", "fifo", "--policy", "sjf")
@@ -187,5 +189,4 @@ def test_prices_of_energy_by_hour_of_the_day(run: Run, tmp_path: Path) -> None:
     metrics = printed["results"][0]["metrics"]
     assert 0.12 < metrics["energy_cost"] / metrics["energy_kwh"] < 0.31
     assert printed["price_per_kwh"] == tariff
-    home = next(path for path in tmp_path.iterdir() if path.is_dir())
-    assert document((home / "metrics.json").read_text())["price_per_kwh"] == tariff
+    assert document((tmp_path / "results.json").read_text())["setting"]["price_per_kwh"] == tariff

@@ -194,7 +194,7 @@ def test_a_raw_log_says_what_became_of_its_rows_wherever_it_is_read(
     out, err = capfd.readouterr()
     assert err == note
     assert json.loads(out)["import"]["rejected"][0]["rows"] == 1
-    assert json.loads((tmp_path / "r" / "results.json").read_text())["import"]["rows_read"] == 6
+    assert json.loads((tmp_path / "r" / "results.json").read_text())["setting"]["imported"]["rows_read"] == 6
 
 
 def test_what_was_imported_brings_its_report_without_a_note(run: Run, jobs: Path) -> None:

@@ -8,10 +8,15 @@ from typing import Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from gpuyard.cli import main
+from gpuyard.cluster import parse_cluster
+from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, compare
+from gpuyard.evaluate.replay import replay_comparison, run_policies
+from gpuyard.report import write_report
 from support.evaluation_cases import CLUSTER, comparison_of, some_jobs
 
 VALUES = {"base": [1.0, 2.0, 3.0], "good": [0.5, 1.0, 1.8]}
@@ -46,9 +51,39 @@ def test_an_evaluation_is_written_over_and_nothing_of_it_stays(tmp_path: Path) -
     assert not (tmp_path / "jobs.parquet").exists()
 
 
+def test_a_replay_of_a_log_is_a_comparison_of_one_window(tmp_path: Path) -> None:
+    jobs, cluster = some_jobs(), parse_cluster(CLUSTER)
+    runs = run_policies(jobs, cluster, ["fifo", "sjf+easy", "fifo"], SimulationConfig())
+    found = replay_comparison("jobs.csv", runs)
+    found.write(tmp_path)
+    read = Comparison.read(tmp_path)
+    assert read.setting == found.setting
+    assert read.policies == found.policies
+    assert (read.reference, read.chosen_on) == ("fifo+strict/consolidate", "first")
+    assert read.accounts == found.accounts
+    assert read.windows.equals(found.windows)
+    assert read.mean("sjf+easy", "mean_wait_s") == runs[1].metrics["mean_wait_s"]
+    assert read.schedules["sjf+easy/consolidate"].equals(runs[1].result.table())
+    whole = compare(["sjf+easy"], jobs, CLUSTER, against="fifo", jobs_per_window=None, part="all")
+    same = whole.classes.filter(pl.col("policy").is_in(read.ranking()))
+    assert_frame_equal(read.classes, same, check_row_order=False)
+
+
+OLD = {"evaluation.json": "{}", "results.json": '{"workload": "jobs.csv", "results": []}'}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_results_of_an_older_version_are_not_written_over(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(OLD[name])
+    with pytest.raises(InputError, match=r"of an older gpuyard; gpuyard \w+ --out with a new directory"):
+        comparison_of(VALUES).write(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == OLD[name]
+
+
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds no evaluation"):
+    with pytest.raises(InputError, match="holds no results"):
         comparison_of(VALUES).write(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
     with pytest.raises(InputError, match="is a file"):
@@ -56,7 +91,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def changed(directory: Path, **changes: Any) -> None:
-    path = directory / "evaluation.json"
+    path = directory / "results.json"
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, **changes}))
 
@@ -64,7 +99,7 @@ def changed(directory: Path, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": 2}, "has format 2 of evaluations, but this gpuyard reads 1"),
+        ({"format": 1}, "has format 1 of results, but this gpuyard reads 2"),
         ({"setting": {}}, "is damaged"),
         ({"setting": []}, "is damaged"),
         ({"reference": "other"}, "names the policy other"),
@@ -93,7 +128,7 @@ DAMAGE: dict[str, tuple[str, Callable[[pl.DataFrame], pl.DataFrame], str]] = {
     "rows of windows are missing": (
         "windows",
         lambda table: table[:-1],
-        "has 2 windows and evaluation.json 3",
+        "has 2 windows and results.json 3",
     ),
     "windows come in another order": ("windows", lambda table: table.reverse(), "has other windows than"),
     "a metric is missing": (
@@ -104,7 +139,7 @@ DAMAGE: dict[str, tuple[str, Callable[[pl.DataFrame], pl.DataFrame], str]] = {
     "there is another policy": (
         "windows",
         lambda table: table.with_columns(policy=pl.lit("fifo")),
-        "has 0 windows and evaluation.json 3",
+        "has 0 windows and results.json 3",
     ),
     "columns come in another order": (
         "windows",
@@ -120,7 +155,7 @@ DAMAGE: dict[str, tuple[str, Callable[[pl.DataFrame], pl.DataFrame], str]] = {
     "classes have another window": (
         "classes",
         lambda table: table.with_columns(window=pl.lit(7)),
-        "has the window 7, which evaluation.json does not name",
+        "has the window 7, which results.json does not name",
     ),
     "jobs lack a column": ("jobs", lambda table: table.drop("start_s"), "lacks the column start_s"),
     "names of jobs are numbers": (
@@ -136,7 +171,7 @@ def test_damaged_tables_are_refused_with_what_is_wrong(whole: Path, tmp_path: Pa
     name, change, message = DAMAGE[damage]
     path = Path(shutil.copytree(whole, tmp_path / "copy")) / f"{name}.parquet"
     change(pl.read_parquet(path)).write_parquet(path)
-    with pytest.raises(InputError, match=rf"{name}\.parquet: is damaged, .*{message}.*; evaluate again"):
+    with pytest.raises(InputError, match=rf"{name}\.parquet: is damaged, .*{message}.*; make the results"):
         Comparison.read(path.parent)
 
 
@@ -144,17 +179,17 @@ def test_windows_that_the_document_alone_has_are_refused(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = Path(shutil.copytree(whole, tmp_path / "copy"))
-    setting = json.loads((copy / "evaluation.json").read_text())["setting"]
+    setting = json.loads((copy / "results.json").read_text())["setting"]
     changed(copy, setting={**setting, "windows": [*setting["windows"], 1_000]})
     assert main(["report", str(copy), "--out", str(tmp_path / "report.html")]) == 2
-    assert "has 3 windows and evaluation.json 4; evaluate again" in capsys.readouterr().err
+    assert "has 3 windows and results.json 4; make the results" in capsys.readouterr().err
 
 
 def test_what_is_no_evaluation_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no evaluation"):
+    with pytest.raises(InputError, match="holds no results"):
         Comparison.read(tmp_path / "nowhere")
-    (tmp_path / "evaluation.json").write_text("{")
-    with pytest.raises(InputError, match="is not JSON"):
+    (tmp_path / "results.json").write_text("{")
+    with pytest.raises(InputError, match="is not valid JSON"):
         Comparison.read(tmp_path)
     comparison_of(VALUES).write(tmp_path)
     (tmp_path / "windows.parquet").write_bytes(b"PAR1")
@@ -162,7 +197,7 @@ def test_what_is_no_evaluation_is_refused(tmp_path: Path) -> None:
         Comparison.read(tmp_path)
 
 
-def test_a_comparison_writes_its_own_report(tmp_path: Path) -> None:
+def test_a_comparison_is_reported_without_being_written(tmp_path: Path) -> None:
     found = compare(["saf"], some_jobs(), CLUSTER, against="sjf", windows=3, jobs_per_window=40)
-    found.report(tmp_path / "report.html")
+    write_report(tmp_path / "report.html", [found])
     assert "saf+strict" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -12,10 +12,9 @@ import pytest
 from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
-from gpuyard.evaluate.replays import PolicyRun, write_results
+from gpuyard.evaluate.replay import PolicyRun, replay_comparison, run_policies
 from gpuyard.metrics.catalogue import compute_breakdown, compute_metrics
 from gpuyard.native.schedule import Schedule
-from gpuyard.simulation.run import simulate
 from gpuyard.workload import Workload, make_workload
 from support.schedules import Run, make_downtime, make_runs, make_schedule
 
@@ -280,18 +279,17 @@ def test_runs_as_a_table(case: Case) -> None:
     assert table["lost_s"].to_list() == [0, 20, 0, 0]
 
 
-def test_runs_are_written_beside_the_schedule(case: Case, tmp_path: Path) -> None:
+def test_executions_are_written_beside_the_schedule(case: Case, tmp_path: Path) -> None:
     jobs, cluster, plan = case
-    result = simulate(jobs, cluster, "fifo")
-    write_results(tmp_path, "jobs.csv", [PolicyRun(result, {})], csv=True)
-    home = tmp_path / "fifo+strict_consolidate"
-    whole = not (home / "runs.parquet").exists()
-    assert whole == (result.schedule.runs is None)
+    (run,) = run_policies(jobs, cluster, ["fifo"], SimulationConfig())
+    replay_comparison("jobs.csv", [run]).write(tmp_path, csv=True)
+    written = tmp_path / "executions" / "0.parquet"
+    assert written.exists() == (run.result.schedule.runs is not None)
     rows = Workload(jobs.frame.with_columns(row=pl.Series([7, 5])), jobs.metadata)
-    pieces = replace(result, schedule=plan, workload=rows)
-    write_results(tmp_path, "jobs.csv", [PolicyRun(pieces, {})], csv=True)
-    table = pl.read_parquet(home / "runs.parquet")
+    pieces = PolicyRun(replace(run.result, schedule=plan, workload=rows), run.metrics, run.entry)
+    replay_comparison("jobs.csv", [pieces]).write(tmp_path, csv=True)
+    table = pl.read_parquet(written)
     assert table["row"].to_list() == [7, 5, 7, 5]
     assert table["entry"].to_list() == [0, 1, 0, 1]
     assert table.drop("row").equals(plan.run_frame().drop("job"))
-    assert pl.read_csv(home / "runs.csv")["released_s"].to_list() == [45, 65, 135, 130]
+    assert pl.read_csv(written.with_suffix(".csv"))["released_s"].to_list() == [45, 65, 135, 130]

@@ -174,7 +174,7 @@ def test_the_page_forbids_the_network_and_other_scripts(report: Report) -> None:
 
 def test_a_comparison_is_reported_without_being_written_first(tmp_path: Path) -> None:
     path = tmp_path / "own.html"
-    compared().report(path)
+    write_report(path, [compared()])
     assert "95 % interval" in path.read_text(encoding="utf-8")
 
 

@@ -45,8 +45,8 @@ def refused(*sources: Path, match: str) -> None:
 
 def test_the_best_policy_is_that_of_the_lowest_mean_bounded_slowdown(simulation: Path) -> None:
     report, _ = read_sources([simulation])
-    results = json.loads((simulation / "results.json").read_text())["results"]
-    values = {one["policy"]: one["metrics"]["mean_bounded_slowdown"] for one in results}
+    policies = json.loads((simulation / "results.json").read_text())["policies"]
+    values = {one["name"]: one["metrics"]["mean_bounded_slowdown"] for one in policies}
     assert report.best == min(values, key=lambda name: values[name])
     assert [one.name for one in report.standings] == sorted(values, key=lambda name: values[name])
     assert "One run on one workload has no interval" in report.answer.sure
@@ -202,6 +202,28 @@ def test_policies_of_several_directories_are_shown_together(simulation: Path, tm
     more = simulated(tmp_path / "more", ("fifo", "saf"))
     report, _ = read_sources([simulation, more])
     assert len(report.standings) == 4
+    assert [one.role for one in report.standings].count("reference") == 1
+
+
+def test_the_reference_of_a_simulation_is_the_policy_that_was_named_first(simulation: Path) -> None:
+    report, _ = read_sources([simulation])
+    assert report.reference == "fifo+strict/consolidate"
+    assert report.subject == report.best
+    assert report.answer.sentence.endswith("than fifo+strict, the policy that was named first.")
+
+
+def test_a_first_policy_that_is_the_best_is_compared_with_the_next(tmp_path: Path) -> None:
+    report, _ = read_sources([simulated(tmp_path / "results", ("wspt+easy", "fifo", "lifo"))])
+    assert report.subject == report.reference == "wspt+easy/consolidate"
+    assert report.answer.sentence.startswith("wspt+easy is best: ")
+    assert ", the next" in report.answer.sentence
+
+
+def test_a_simulation_is_decided_by_another_metric_on_request(simulation: Path) -> None:
+    report, _ = read_sources([simulation], metric="p99_wait_s")
+    values = [one.values["p99_wait_s"] or 0.0 for one in report.standings]
+    assert values == sorted(values)
+    assert report.metric == "p99_wait_s"
 
 
 def test_comparisons_over_the_same_windows_are_shown_together() -> None:
@@ -237,7 +259,7 @@ def test_curves_of_training_runs_are_shown_beside_results(simulation: Path, tmp_
 
 
 def test_a_directory_without_results_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path, match=r"holds no results \(neither evaluation.json nor results.json\)")
+    refused(tmp_path, match=r"holds no results \(no results.json\)")
     refused(tmp_path / "none", match="there is no such directory")
 
 
@@ -247,19 +269,17 @@ def test_a_training_run_without_results_is_refused(tmp_path: Path) -> None:
 
 def test_different_jobs_are_refused(simulation: Path, tmp_path: Path) -> None:
     other = simulated(tmp_path / "other", jobs=jobs_with_names(seed=1))
-    refused(simulation, other, match="schedules of different jobs")
+    refused(simulation, other, match="over different workloads")
 
 
 def test_different_clusters_are_refused(simulation: Path, tmp_path: Path) -> None:
     other = simulated(tmp_path / "other", cluster="8x4:v100")
-    refused(simulation, other, match="ran on different clusters")
+    refused(simulation, other, match="over different clusters")
 
 
 def test_different_information_is_refused(simulation: Path, tmp_path: Path) -> None:
     other = simulated(tmp_path / "other", config=SimulationConfig(estimates="none"))
-    refused(
-        simulation, other, match=r"different information or settings \(estimates is 'exact' in one and 'none'"
-    )
+    refused(simulation, other, match=r"different information \(estimates is 'exact' in one and 'none'")
 
 
 def test_comparisons_over_different_windows_or_workloads_are_refused() -> None:
@@ -270,53 +290,56 @@ def test_comparisons_over_different_windows_or_workloads_are_refused() -> None:
 
 
 def test_an_evaluation_and_a_simulation_are_not_mixed(simulation: Path, evaluation: Path) -> None:
-    refused(evaluation, simulation, match="intervals and single runs")
+    refused(evaluation, simulation, match="cannot be compared with each other")
 
 
-def test_an_evaluation_and_a_simulation_in_the_same_directory_are_refused(
-    copied: Path, evaluation: Path
+def test_results_of_older_versions_are_refused_with_the_command_that_makes_them_again(
+    copied: Path, evaluation: Path, tmp_path: Path
 ) -> None:
-    shutil.copytree(evaluation, copied, dirs_exist_ok=True)
-    refused(copied, match=r"holds an evaluation \(evaluation.json\) and a simulation \(results.json\)")
+    (copied / "results.json").write_text(json.dumps({"workload": "jobs.csv", "results": []}))
+    refused(copied, match=r"a simulation of an older gpuyard; gpuyard simulate --out .* gpuyard 0\.1\.0")
+    old = Path(shutil.copytree(evaluation, tmp_path / "old"))
+    (old / "results.json").rename(old / "evaluation.json")
+    refused(old, match=r"an evaluation \(evaluation.json\) of an older gpuyard; gpuyard evaluate --out")
 
 
-def test_an_evaluation_of_another_format_is_refused(evaluation: Path, tmp_path: Path) -> None:
+def test_results_of_another_format_are_refused(evaluation: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(evaluation, tmp_path / "copy"))
-    document = json.loads((copy / "evaluation.json").read_text())
-    (copy / "evaluation.json").write_text(json.dumps({**document, "format": 99}))
+    document = json.loads((copy / "results.json").read_text())
+    (copy / "results.json").write_text(json.dumps({**document, "format": 99}))
     refused(copy, match="format 99")
 
 
 def test_a_schedule_of_another_version_is_refused(copied: Path) -> None:
-    path = next(copied.glob("*/schedule.parquet"))
+    path = next(copied.glob("schedules/*.parquet"))
     pl.read_parquet(path).drop("node_gpus").write_parquet(path)
     refused(copied, match=r"another version of gpuyard, it lacks node_gpus")
 
 
 def test_a_schedule_that_does_not_belong_to_its_metrics_is_refused(copied: Path) -> None:
-    path = next(copied.glob("*/schedule.parquet"))
+    path = next(copied.glob("schedules/*.parquet"))
     pl.read_parquet(path).head(10).write_parquet(path)
-    refused(copied, match="has 10 jobs, but metrics.json beside it is about 300")
+    refused(copied, match="has 10 jobs, but results.json is about 300")
 
 
 def test_unreadable_files_are_refused(copied: Path) -> None:
-    next(copied.glob("*/schedule.parquet")).write_bytes(b"no parquet")
-    refused(copied, match="schedule.parquet: cannot be read")
+    next(copied.glob("schedules/*.parquet")).write_bytes(b"no parquet")
+    refused(copied, match=r"schedules/.\.parquet: cannot be read")
     (copied / "results.json").write_text("{")
     refused(copied, match="is not valid JSON")
     (copied / "results.json").write_text("[]")
-    refused(copied, match="not written by this version")
+    refused(copied, match="has format None of results")
 
 
-def test_a_missing_policy_is_refused(copied: Path) -> None:
-    shutil.rmtree(next(copied.glob("*/metrics.json")).parent)
-    refused(copied, match="has no files of policy")
+def test_a_missing_schedule_is_refused(copied: Path) -> None:
+    next(copied.glob("schedules/*.parquet")).unlink()
+    refused(copied, match=r"schedules/.\.parquet: cannot be read")
 
 
 def test_a_refused_report_leaves_the_old_page_as_it_was(copied: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text("old")
-    next(copied.glob("*/schedule.parquet")).write_bytes(b"no parquet")
+    next(copied.glob("schedules/*.parquet")).write_bytes(b"no parquet")
     with pytest.raises(InputError):
         write_report(page, [copied])
     assert page.read_text() == "old"
@@ -357,9 +380,9 @@ def test_the_page_is_opened_when_asked_for(
 
 
 def test_damaged_results_are_refused(copied: Path) -> None:
-    path = next(copied.glob("*/metrics.json"))
+    path = copied / "results.json"
     document = json.loads(path.read_text())
-    path.write_text(json.dumps({**document, "cluster": {"nodes": []}}))
-    refused(copied, match="different clusters|no valid cluster")
-    path.write_text(json.dumps({**document, "jobs": "many"}))
+    path.write_text(json.dumps({**document, "setting": {**document["setting"], "cluster": {"nodes": []}}}))
+    refused(copied, match="no valid cluster")
+    path.write_text(json.dumps({**document, "setting": {**document["setting"], "windows": "many"}}))
     refused(copied, match="is damaged")

@@ -1,34 +1,34 @@
-"""What ``gpuyard evaluate`` found, as a report: policies on the same windows, with intervals."""
+"""A comparison as a report: policies on the same windows, with intervals, or each once on a whole log."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import usable_block
-from gpuyard.metrics.classes import MEASURES, several_classes
+from gpuyard.metrics.classes import LOSING, MEASURES, several_classes
 from gpuyard.report.answer import answer_of_windows, change_of, chosen_pair, reference_text
-from gpuyard.report.classes import losses_without_intervals
 from gpuyard.report.facts import information_text, read_cluster, setting_facts
 from gpuyard.report.model import Change, Loss, Report, Standing
-from gpuyard.report.simulation import check_schedule
+from gpuyard.report.words import ratio_of
 from gpuyard.units import metric_label, plural
 
 if TYPE_CHECKING:
     from gpuyard.evaluate.comparison import Comparison
     from gpuyard.evaluate.setting import PolicyEntry, Setting
 
-EVALUATION = "evaluation.json"
 TOLD = (
     *("mean_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s", "mean_bounded_slowdown", "gpu_utilization"),
     *("jain_fairness", "finish_time_fairness_p95", "energy_kwh"),
 )
 """Metrics for which differences are worked out."""
+RISES = 0.01
+"""Without intervals, smaller rises are not worth a line."""
 FIRST_WINDOW = "The first window of the comparison."
 _SAME = {
     "fingerprint": "workloads",
@@ -39,20 +39,10 @@ _SAME = {
     "windows": "windows",
     "jobs_per_window": "windows",
     "environment": "environments",
+    "kind": "kinds of windows",
     "metric": "metrics",
 }
 """Of settings that must be equal: what is said to differ."""
-
-
-def read_evaluation(directory: Path) -> "Comparison":
-    """The comparison that a directory holds.
-
-    Raises:
-        InputError: if a file is missing, malformed or of another version.
-    """
-    from gpuyard.evaluate.comparison import Comparison
-
-    return Comparison.read(directory)
 
 
 def merge(comparisons: Sequence["Comparison"], names: Sequence[str]) -> "Comparison":
@@ -65,13 +55,22 @@ def merge(comparisons: Sequence["Comparison"], names: Sequence[str]) -> "Compari
     merged = first
     for one, name in zip(comparisons[1:], names[1:], strict=True):
         for field, thing in _SAME.items():
-            if getattr(first.setting, field, None) != getattr(one.setting, field, None):
+            own, their = getattr(first.setting, field), getattr(one.setting, field)
+            if own != their:
                 raise InputError(
-                    f"{names[0]} and {name} are over different {thing}: they cannot be compared with each "
-                    "other"
+                    f"{names[0]} and {name} are over different {thing}{_first_difference(own, their)}: they "
+                    "cannot be compared with each other"
                 )
         merged = _joined(merged, one)
     return merged
+
+
+def _first_difference(own: object, their: object) -> str:
+    """Which of several settings differs first; empty if they are no settings."""
+    if not isinstance(own, Mapping) or not isinstance(their, Mapping) or "estimates" not in own:
+        return ""
+    key = next(key for key in {**own, **their} if own.get(key) != their.get(key))
+    return f" ({key} is {own.get(key)!r} in one and {their.get(key)!r} in the other)"
 
 
 def _joined(one: "Comparison", other: "Comparison") -> "Comparison":
@@ -79,7 +78,7 @@ def _joined(one: "Comparison", other: "Comparison") -> "Comparison":
     told_more = {entry.name for entry in other.shown} - {entry.name for entry in one.shown}
     kept = tuple(_asked_in(other, entry) for entry in one.policies if entry.name not in told_more)
     known = {entry.name for entry in kept}
-    added = tuple(entry for entry in other.policies if entry.name not in known)
+    added = tuple(_no_reference(entry) for entry in other.policies if entry.name not in known)
     names = [entry.name for entry in added]
     labels = {entry.label for entry in kept}
     added = tuple(replace(e, label=e.name) if e.label in labels else e for e in added)
@@ -96,7 +95,14 @@ def _joined(one: "Comparison", other: "Comparison") -> "Comparison":
         classes=_stacked(one.classes, other.classes.filter(fresh)),
         jobs=jobs,
         schedules={**other.schedules, **one.schedules},
+        executions={**other.executions, **one.executions},
+        accounts={**other.accounts, **one.accounts},
     )
+
+
+def _no_reference(entry: "PolicyEntry") -> "PolicyEntry":
+    """The reference of one comparison is one of the policies of another."""
+    return replace(entry, role="given") if entry.role == "reference" else entry
 
 
 def _asked_in(comparison: "Comparison", entry: "PolicyEntry") -> "PolicyEntry":
@@ -121,9 +127,7 @@ def evaluation_report(comparison: "Comparison", directories: Sequence[str]) -> R
     count = len(setting.windows)
     on = f"on {cluster.name}, " if cluster else ""
     told = _windows_text(setting.kind, count, setting.jobs_per_window, setting.part)
-    schedules = {
-        name: check_schedule(frame, f"schedule of {name}") for name, frame in comparison.schedules.items()
-    }
+    schedules = dict(comparison.schedules)
     classes = _classes(comparison)
     losses, losses_text = _losses(comparison, classes, subject, other)
     return Report(
@@ -141,6 +145,7 @@ def evaluation_report(comparison: "Comparison", directories: Sequence[str]) -> R
         schedules=schedules,
         cluster=cluster,
         classes=classes,
+        runs=comparison.executions,
         losses=losses,
         losses_text=losses_text,
         weak=setting.has_weak_intervals,
@@ -182,7 +187,8 @@ def _draw_text(setting: "Setting") -> str:
 
 def _windows_text(kind: str, count: int, jobs: int, part: str) -> str:
     if kind == "whole":
-        return f"one run over {'all jobs' if part == 'all' else f'the {part} part'},"
+        over = f"all {plural(jobs, 'job')}" if part == "all" else f"the {part} part"
+        return f"one run over {over},"
     thing = {"draws": "draw", "episodes": "episode"}.get(kind, "window")
     size = f" of {plural(jobs, 'job')}" if jobs else ""
     span = "" if kind != "windows" else " from the whole trace" if part == "all" else f" from the {part} part"
@@ -278,6 +284,26 @@ def _losses(
     losses.sort(key=lambda loss: -(loss.change.ratio or 0.0))
     weak = "; the intervals are weak" if comparison.setting.has_weak_intervals else ""
     return losses, f"{said}, by an interval that excludes zero{weak}"
+
+
+def losses_without_intervals(table: pl.DataFrame, policy: str, against: str) -> list[Loss]:
+    """Classes whose measures rise from one policy to another, the largest rise first."""
+    if table.is_empty():
+        return []
+    own = {(row["by"], row["class"]): row for row in _rows(table, policy)}
+    losses = []
+    for row in _rows(table, against):
+        mine = own.get((row["by"], row["class"]), {})
+        for metric in LOSING:
+            ratio = ratio_of(mine, row, metric)
+            if ratio is not None and ratio > RISES:
+                values = (float(mine[metric]), float(row[metric]))
+                losses.append(Loss(row["by"], row["class"], int(row["jobs"]), metric, *values, Change(ratio)))
+    return sorted(losses, key=lambda loss: -(loss.change.ratio or 0.0))
+
+
+def _rows(table: pl.DataFrame, policy: str) -> list[dict[str, Any]]:
+    return table.filter(pl.col("policy") == policy).to_dicts()
 
 
 def _window_values(
