@@ -49,7 +49,7 @@ def training() -> Iterator[BenchResult]:
 
 
 def _own(network: str) -> float:
-    """Samples a second of a real run, from its diary."""
+    """Samples a second of a real run, from its progress log."""
     from gpuyard.learn.config import read_config
     from gpuyard.learn.process.launch import TrainingProcesses
 

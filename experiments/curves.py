@@ -8,8 +8,7 @@ from experiments.pictures import CurveGroup, Panel
 from experiments.running import Experiment
 from gpuyard.network.model_file import HERE
 from gpuyard.runs.curves import short_policy
-from gpuyard.runs.directory import Run, open_run
-from gpuyard.runs.files import PROGRESS
+from gpuyard.runs.directory import PROGRESS, Run, open_run
 
 FEWEST_POINTS = 3
 """With fewer validations there is no curve to speak of."""

@@ -20,7 +20,7 @@ from gpuyard.files import atomic_write
 from gpuyard.learn.config import load_toml
 from gpuyard.network.model_file import HERE, SUFFIX, model_bytes, read_model
 from gpuyard.report.words import percent
-from gpuyard.runs.files import BEST, CONFIG
+from gpuyard.runs.directory import BEST, CONFIG
 from gpuyard.units import metric_label, metric_text, plural
 from gpuyard.workload import read_workload
 

@@ -18,8 +18,7 @@ from experiments.recipe import Command, Recipe, Step, commands_of, read_recipe
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write
 from gpuyard.network.model_file import HERE
-from gpuyard.runs.directory import open_run
-from gpuyard.runs.files import CHECKPOINT
+from gpuyard.runs.directory import CHECKPOINT, open_run
 
 DONE = "done"
 """Folder with a file for every command that has finished."""

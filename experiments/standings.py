@@ -13,7 +13,7 @@ from gpuyard.evaluate import Comparison, Difference, PolicyEntry
 from gpuyard.evaluate.bootstrap import Floats, paired_difference, resampled_interval
 from gpuyard.evaluate.setting import lower_is_better
 from gpuyard.evaluate.wording import verdict_in_words
-from gpuyard.runs.files import BEST
+from gpuyard.runs.directory import BEST
 
 JCT, WAIT, P99, LONGEST = "mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s"
 _NUMBERED = re.compile(r"^(.+)-\d+$")

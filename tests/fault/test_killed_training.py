@@ -31,7 +31,7 @@ def kill_and_resume(tmp_path: Path, kills: int, seed: int) -> None:
     train(killed, config, resume=(killed / "checkpoint.safetensors").exists())
     assert fingerprint(killed) == fingerprint(straight)
     steps = [r["step"] for r in records(killed) if r["event"] == "update"]
-    assert steps == sorted(set(steps)), "a step stands in the diary twice or not in order"
+    assert steps == sorted(set(steps)), "a step stands in the progress log twice or not in order"
 
 
 def test_run_killed_once_ends_as_a_straight_one(tmp_path: Path) -> None:

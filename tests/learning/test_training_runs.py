@@ -1,4 +1,4 @@
-"""Training runs from the first line of the diary to the last, in processes of their own."""
+"""Training runs from the first line of the progress log to the last, in processes of their own."""
 
 import json
 import math
@@ -6,13 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from gpuyard.errors import InputError
 from gpuyard.learn.process.checkpoint import read_checkpoint
 from gpuyard.learn.process.exit_codes import FAILED
 from gpuyard.learn.process.launch import TrainingFailedError
-from gpuyard.learn.run import continue_run, start_run
+from gpuyard.learn.run import resume_run, start_run
 from gpuyard.learn.settings import assemble
 from support.training_runs import begin, fingerprint, finish, records, tiny_config, train, wait_for_step
 
@@ -73,11 +72,12 @@ def test_warm_start_imitates_first_and_resumes_within(tmp_path: Path) -> None:
     assert fingerprint(broken) == fingerprint(straight)
 
 
-def test_diary_tells_the_whole_story(finished: Path) -> None:
+def test_progress_log_holds_the_whole_story(finished: Path) -> None:
     config = tiny_config("ppo")
     story = records(finished)
     assert story[0]["event"] == "start"
     assert story[0]["total_steps"] == config.training.steps
+    assert (story[0]["metric"], story[0]["higher_is_better"]) == ("return", True)
     assert story[-1] == {**story[-1], "event": "stop", "reason": "finished", "step": config.training.steps}
     validations = [r for r in story if r["event"] == "validation"]
     assert [r["step"] for r in validations] == [0, 512, 1024, 1536]
@@ -165,15 +165,15 @@ def test_run_that_started_from_a_model_is_resumed_without_that_model(
     first, second, straight = tmp_path / "first", tmp_path / "second", tmp_path / "straight"
     shutil.copytree(short_runs / "clone", first)
     config = tiny_config("ppo", init_from=str(first), training={"steps": 512})
-    assert start_run(straight, config, Console(quiet=True)) == 0
+    assert start_run(straight, config) == 0
     shortly = tiny_config("ppo", init_from=str(first), training={"steps": 512, "minutes": 1e-6})
-    assert start_run(second, shortly, Console(quiet=True)) == 0
+    assert start_run(second, shortly) == 0
     shutil.rmtree(first)
-    assert continue_run(second, Console(quiet=True), minutes=5) == 0
+    assert resume_run(second, minutes=5) == 0
     assert fingerprint(second) == fingerprint(straight)
     again = assemble("ppo", {}, file=second / "config.toml")
     assert again.init_from == str(second / "start.safetensors")
-    assert start_run(tmp_path / "third", again, Console(quiet=True)) == 0
+    assert start_run(tmp_path / "third", again) == 0
     assert fingerprint(tmp_path / "third") == fingerprint(straight)
 
 

@@ -27,7 +27,9 @@ def sample_records(
     """The records of a run, in order."""
     draw = random.Random(seed)
     total = updates * SAMPLES_PER_UPDATE
-    yield {"event": "start", "algorithm": algorithm, "name": name, "total_steps": total, "time": 1.79e9}
+    judged = {"metric": "mean_bounded_slowdown", "higher_is_better": True}
+    start = {"event": "start", "algorithm": algorithm, "name": name, **judged}
+    yield {**start, "total_steps": total, "time": 1.79e9}
     best = -math.inf
     for update in range(1, updates + 1):
         done = update / updates

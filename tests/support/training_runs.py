@@ -50,12 +50,12 @@ def finish(processes: TrainingProcesses, within_s: float = 120.0) -> int:
 
 
 def train(directory: Path, config: TrainConfig, *, resume: bool = False) -> int:
-    """Start a run, or go on with it, and wait for its end."""
+    """Start a run, or resume it, and wait for its end."""
     return finish(begin(directory, config, resume=resume))
 
 
 def records(directory: Path) -> list[dict[str, Any]]:
-    """The lines of a run's diary."""
+    """The lines of a run's progress log."""
     lines = (directory / "progress.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 

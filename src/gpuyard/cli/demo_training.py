@@ -1,6 +1,7 @@
 """The second half of ``gpuyard demo``: train a policy for a minute and test it on jobs it has not seen."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,9 +108,10 @@ def train_and_test(directory: Path, minutes: float, console: "Console") -> DemoT
     from gpuyard.evaluate import evaluate_run
     from gpuyard.learn.run import start_run
     from gpuyard.learn.settings import assemble
+    from gpuyard.terminal.live import watch_training
 
     config = assemble("ppo", {"training": {"minutes": minutes}}, preset="demo")
-    if start_run(directory, config, console):
+    if start_run(directory, config, partial(watch_training, console=console)):
         return None
     run = open_run(directory)
     best = run.best_heuristic()

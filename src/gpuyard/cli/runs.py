@@ -130,13 +130,15 @@ def watch(run: RunName, /, *, json: Json = False) -> None:
     from gpuyard.runs.directory import STATE_TEXTS
     from gpuyard.terminal.live import TrainingView, WatchedProcess, follow
 
-    console, diary = open_console(), opened.directory / PROGRESS
+    console, log = open_console(), opened.directory / PROGRESS
     hint = "Ctrl-C ends the watching, not the run" if opened.state == "running" else ""
     try:
         with TrainingView(console, directory=opened.directory, hint=hint) as view:
-            follow(diary, WatchedProcess(diary), view, wait_on_interrupt=False)
+            follow(log, WatchedProcess(log), view, wait_on_interrupt=False)
     except KeyboardInterrupt:
-        console.print(f"{opened.directory} goes on; gpuyard runs watch {opened.directory} shows it again")
+        console.print(
+            f"{opened.directory} is still under way; gpuyard runs watch {opened.directory} shows it again"
+        )
         return
     console.print(f"{opened.directory} {STATE_TEXTS[open_run(opened.directory).state]}")
 
@@ -165,7 +167,8 @@ def run_document(run: Run) -> dict[str, Any]:
         "elapsed_s": run.progress.elapsed_s,
         "model": None if run.model is None else str(run.model),
         "resumable": run.stopped,
-        "higher_is_better": run.higher_is_better if run.validations else None,
+        "metric": run.metric or None,
+        "higher_is_better": run.higher_is_better if run.metric else None,
         "best": None if run.best is None else _validation(run.best),
         "best_heuristic": None if heuristic is None else {"policy": heuristic[0], "score": heuristic[1]},
     }
@@ -176,7 +179,6 @@ def _validation(done: Validation) -> dict[str, Any]:
         "step": done.step,
         "elapsed_s": done.elapsed_s,
         "score": done.score,
-        "metric": done.metric or None,
         "heuristic_scores": done.scores,
         "metrics": done.metrics,
     }

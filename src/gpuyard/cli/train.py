@@ -1,10 +1,11 @@
-"""``gpuyard train``: train a policy, search a rule, go on with a run."""
+"""``gpuyard train``: train a policy, search a rule, resume a run."""
 
 from __future__ import annotations
 
 import json as json_text
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from cyclopts import Parameter
 from gpuyard.cli.inputs import Flag, Json, one_line, open_console, print_json
 from gpuyard.cli.parameters import Whole
 from gpuyard.errors import InputError
-from gpuyard.runs.files import FOLDER
+from gpuyard.runs.directory import FOLDER
 
 if TYPE_CHECKING:
     from gpuyard.learn.config import TrainConfig
@@ -35,7 +36,7 @@ def train(
     config: Annotated[Path | None, Parameter(help="A TOML file of settings.")] = None,
     out: Annotated[Path | None, Parameter(help="The run's directory. (default: the next in runs/)")] = None,
     resume: Annotated[
-        Path | None, Parameter(help="Go on with this run, exactly as if it had not stopped.")
+        Path | None, Parameter(help="Resume this run, exactly as if it had not stopped.")
     ] = None,
     init_from: Annotated[
         str | None, Parameter(help="A run, or a model file: weights, or a rule, to start from.")
@@ -57,7 +58,7 @@ def train(
     """Train a policy, or search for a rule.
 
     Settings come from a preset, a TOML file and options, the later ones taking precedence. The directory of
-    the run holds its settings, its diary, checkpoints and models; Ctrl-C leaves it ready for --resume.
+    the run holds its settings, its progress log, checkpoints and models; Ctrl-C leaves it ready for --resume.
 
     Example: gpuyard train ppo --preset bursty --minutes 4
     """
@@ -66,9 +67,7 @@ def train(
     if resume is not None:
         others = (algorithm, settings, preset, config, out, init_from, workload, cluster, check)
         if any(others) or set(training) - {"minutes"}:
-            raise InputError(
-                "--resume goes on with a run as it was set up; only --minutes can be given with it"
-            )
+            raise InputError("--resume resumes a run as it was set up; only --minutes can be given with it")
         from gpuyard.runs.directory import find_directory
 
         return _run(find_directory(resume), None, minutes, json)
@@ -145,16 +144,18 @@ def _run(
 ) -> int:
     from gpuyard.learn.process.exit_codes import FAILED
     from gpuyard.learn.process.launch import TrainingFailedError
-    from gpuyard.learn.run import continue_run, in_words, start_run
+    from gpuyard.learn.run import resume_run, start_run
     from gpuyard.runs.directory import open_run
     from gpuyard.terminal.console import errors
+    from gpuyard.terminal.live import watch_training
+    from gpuyard.terminal.runs import outcome_in_words
 
-    console = errors()
+    watch = partial(watch_training, console=errors())
     try:
         if config is not None:
-            code = start_run(directory, config, console, notes)
+            code = start_run(directory, config, watch, notes)
         else:
-            code = continue_run(directory, console, minutes)
+            code = resume_run(directory, watch, minutes)
     except TrainingFailedError as error:
         print(f"error: {one_line(str(error))}", file=sys.stderr)
         return FAILED
@@ -165,7 +166,7 @@ def _run(
         print_json(run_document(run))
         return code
 
-    open_console().print(in_words(run), soft_wrap=True)  # commands are there to be copied
+    open_console().print(outcome_in_words(run), soft_wrap=True)  # commands are there to be copied
     return code
 
 

@@ -174,7 +174,7 @@ def _train_demo(minutes: float, out: Path | None, console: "Console") -> "DemoTr
     )
     training = train_and_test(directory, minutes, errors())
     if training is None:
-        console.print(f"Training was interrupted; gpuyard train --resume {directory} goes on.", end="\n\n")
+        console.print(f"Training was interrupted; gpuyard train --resume {directory} resumes it.", end="\n\n")
         return None
     console.print(training.table(), "", sep="\n")
     for sentence in training.words():

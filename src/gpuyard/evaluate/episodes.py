@@ -32,7 +32,7 @@ from gpuyard.observation.spec import EnvModel, acting_policy
 from gpuyard.policies.family import fixed_heuristics
 from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.registry import registered, suggest
-from gpuyard.runs.files import CONFIG
+from gpuyard.runs.directory import CONFIG
 from gpuyard.simulation.find import find_policy
 from gpuyard.simulation.windows import (
     PARTS,

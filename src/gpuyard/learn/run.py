@@ -1,10 +1,10 @@
-"""A training run from its first line to its last: its directory, its processes, its view."""
+"""A training run from its first file to its last: its directory and its processes."""
 
 import shutil
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-from rich.console import Console
 
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write, check_directory
@@ -15,23 +15,57 @@ from gpuyard.learn.process.exit_codes import BAD_INPUT
 from gpuyard.learn.process.launch import TrainingProcesses
 from gpuyard.network.model_file import find_model, read_model
 from gpuyard.policies.grammar import parse_policy
-from gpuyard.runs.directory import Run, open_run
-from gpuyard.runs.files import CHECKPOINT, CONFIG, PROGRESS, START
+from gpuyard.runs.directory import CHECKPOINT, CONFIG, PROGRESS, START, open_run
 from gpuyard.runs.progress import is_being_written
-from gpuyard.terminal.live import TrainingView, follow
-from gpuyard.units import duration
 
-HINT = "Ctrl-C stops and keeps everything; gpuyard train --resume {} goes on"
+LOOK_EVERY_S = 0.1
 
 
-def start_run(directory: Path, config: TrainConfig, console: Console, notes: Sequence[str] = ()) -> int:
+@dataclass(frozen=True)
+class StartedRun:
+    """A run whose processes have been started.
+
+    Attributes:
+        directory: Of the run.
+        config: Its settings.
+        processes: What trains it.
+        notes: Remarks about its settings, for people.
+    """
+
+    directory: Path
+    config: TrainConfig
+    processes: TrainingProcesses
+    notes: Sequence[str] = ()
+
+
+Watch = Callable[[StartedRun], int]
+"""Follows a run until its processes have ended, shows it or not, and returns their exit code."""
+
+
+def wait(run: StartedRun) -> int:
+    """Wait for a run without showing it. The first Ctrl-C stops the run, the second is not waited for."""
+    interrupted = False
+    while True:
+        try:
+            code = run.processes.poll()
+            if code is not None:
+                return code
+            time.sleep(LOOK_EVERY_S)
+        except KeyboardInterrupt:
+            if interrupted:
+                raise
+            interrupted = True
+            run.processes.interrupt()
+
+
+def start_run(directory: Path, config: TrainConfig, watch: Watch = wait, notes: Sequence[str] = ()) -> int:
     """Begin a run and see it through.
 
     Args:
         directory: Of the run.
         config: What to train.
-        console: Where it is shown as it goes.
-        notes: To be told once it has begun.
+        watch: Follows it, such as on a terminal.
+        notes: Remarks for people, shown once it has begun.
 
     Raises:
         InputError: if the directory holds something, the environment cannot be made, or a process refused.
@@ -40,7 +74,7 @@ def start_run(directory: Path, config: TrainConfig, console: Console, notes: Seq
     check_directory(directory)
     if directory.exists() and any(directory.iterdir()):
         raise InputError(
-            f"{directory}: is not empty; choose another --out, or go on with its run by --resume {directory}"
+            f"{directory}: is not empty; choose another --out, or resume its run by --resume {directory}"
         )
     environments = Environments(config.environment)  # what is wrong is told before anything is written
     warm = [config.warm_start.policy] if config.warm_start else []
@@ -56,7 +90,7 @@ def start_run(directory: Path, config: TrainConfig, console: Console, notes: Seq
             shutil.copyfile(start, temporary)
     _write_config(directory, config)
     many = many_weights(config, environments)
-    return _follow(directory, config, console, resume=False, notes=[*notes, *([many] if many else [])])
+    return _follow(directory, config, watch, resume=False, notes=[*notes, *([many] if many else [])])
 
 
 def many_weights(config: TrainConfig, environments: Environments) -> str:
@@ -66,8 +100,8 @@ def many_weights(config: TrainConfig, environments: Environments) -> str:
     return many_weights_in_words(environments.model("train"), config.settings)
 
 
-def continue_run(directory: Path, console: Console, minutes: float | None = None) -> int:
-    """Go on with a run from its last checkpoint.
+def resume_run(directory: Path, watch: Watch = wait, minutes: float | None = None) -> int:
+    """Resume a run from its last checkpoint.
 
     Raises:
         InputError: if there is none, or the run is under way.
@@ -98,7 +132,7 @@ def continue_run(directory: Path, console: Console, minutes: float | None = None
     resume = (directory / CHECKPOINT).is_file()
     if not resume:
         (directory / PROGRESS).unlink(missing_ok=True)
-    return _follow(directory, config, console, resume=resume)
+    return _follow(directory, config, watch, resume=resume)
 
 
 def _write_config(directory: Path, config: TrainConfig) -> None:
@@ -107,22 +141,11 @@ def _write_config(directory: Path, config: TrainConfig) -> None:
 
 
 def _follow(
-    directory: Path, config: TrainConfig, console: Console, *, resume: bool, notes: Sequence[str] = ()
+    directory: Path, config: TrainConfig, watch: Watch, *, resume: bool, notes: Sequence[str] = ()
 ) -> int:
-    training = config.training
-    limit_s = None if training.minutes is None else 60 * training.minutes
-    processes = TrainingProcesses(directory, training.processes or 1, resume=resume)
-    total = training.steps + (config.warm_start.steps if config.warm_start else 0)
+    processes = TrainingProcesses(directory, config.training.processes or 1, resume=resume)
     try:
-        with TrainingView(
-            console,
-            total_steps=total,
-            limit_s=limit_s,
-            directory=directory,
-            hint=HINT.format(directory),
-            about=(setup_in_words(config), *notes),
-        ) as view:
-            code = follow(directory / PROGRESS, processes, view, on_interrupt=processes.interrupt)
+        code = watch(StartedRun(directory, config, processes, notes))
     except BaseException:
         processes.kill()
         raise
@@ -133,70 +156,3 @@ def _follow(
             shutil.rmtree(directory)  # nothing came of it: leave nothing
         raise
     return code
-
-
-def setup_in_words(config: TrainConfig) -> str:
-    """What is trained, on which jobs and machines, and when that ends."""
-    environment, network, training = config.environment, config.network, config.training
-    if environment.workload is not None:
-        jobs = f"windows of {environment.workload}"
-    elif environment.generator is not None:
-        named = environment.generator
-        name = named if isinstance(named, str) else named.get("preset", "of its own settings")
-        jobs = f"draws of the generator {name}"
-    elif environment.preset is not None:
-        jobs = f"jobs of the environment {environment.preset}"
-    else:
-        jobs = "windows of built-in jobs"
-    if environment.preset is not None and not jobs.endswith(f" {environment.preset}"):
-        jobs += f" in the environment {environment.preset}"
-    cluster = "their own cluster" if environment.cluster is None else f"cluster {environment.cluster}"
-    start = {"none": "from nothing", "base": "from its base policy", "rule": "from a rule"}[network.residual]
-    if config.init_from is not None:
-        start = f"from {config.init_from}"
-    elif config.rule is not None:
-        start = "from a rule"
-    limits = f"{training.steps:,} samples"
-    limits += "" if training.minutes is None else f" or {duration(60 * training.minutes)}"
-    return (
-        f"{config.algorithm} on {jobs}, {cluster}; network {network.kind} of width {network.width}, {start}; "
-        f"until {limits}; {training.processes} process{'' if training.processes == 1 else 'es'}"
-    )
-
-
-def in_words(run: Run) -> str:
-    """What a run reached, and what to do with it."""
-    lines = []
-    reasons = {
-        "finished": "Training is done",
-        "early": "Training stopped early: it was good enough, or no longer improved",
-        "interrupted": f"Training was interrupted; gpuyard train --resume {run.directory} goes on there",
-        "nan": f"Training stopped: a number was no longer finite; {run.directory}/diagnosis.json says which. "
-        "Try a smaller --learning_rate.start",
-    }
-    lines.append(reasons.get(run.state, "Training ended without a word") + ".")
-    lines += _comparison(run)
-    if run.model is not None:
-        lines.append(
-            "Use it wherever a policy is named: "
-            f"gpuyard simulate JOBS --cluster CLUSTER --policy {run.directory}"
-        )
-        lines.append(f"Look at the curves: gpuyard runs plot {run.directory}")
-    return "\n".join(lines)
-
-
-def _comparison(run: Run) -> list[str]:
-    """The best model beside what it started from and beside the best heuristic."""
-    best, heuristic = run.best, run.best_heuristic()
-    if best is None or best.score is None:
-        return []
-    start = run.validations[0].score
-    if best.step == 0:
-        lines = [f"Training did not improve on what it started from (score {best.score:.4g}), which is kept."]
-    else:
-        lines = [f"The best score on held-out windows is {best.score:.4g}; it started from {start:.4g}."]
-    if heuristic is not None:
-        name, score = heuristic
-        verdict = "more than" if best.score > score else "as much as" if best.score == score else "less than"
-        lines.append(f"That is {verdict} the best heuristic there, {name}, has: {score:.4g}.")
-    return lines

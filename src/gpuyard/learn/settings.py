@@ -10,7 +10,7 @@ from gpuyard.learn.presets import preset_tables
 from gpuyard.network.config import RULE_KINDS
 from gpuyard.network.model_file import find_model, left_behind, read_model
 from gpuyard.registry import suggest
-from gpuyard.runs.files import START
+from gpuyard.runs.directory import START
 
 SOURCES = {
     "workload": ("generator",),

@@ -26,7 +26,7 @@ from gpuyard.network.tensors import check_tensors
 from gpuyard.observation.config import EnvConfig
 from gpuyard.observation.spec import EnvModel
 from gpuyard.registry import suggest
-from gpuyard.runs.files import BEST, FOLDER, LAST, MODELS
+from gpuyard.runs.directory import BEST, FOLDER, LAST, MODELS
 from gpuyard.simulation.find import SHIPPED
 
 FORMAT = 1

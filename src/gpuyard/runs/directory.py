@@ -10,40 +10,35 @@ from typing import Any, Literal, cast
 
 from gpuyard.errors import InputError
 from gpuyard.registry import suggest
-from gpuyard.runs.files import CHECKPOINT, CONFIG, DIAGNOSIS, FOLDER, MODELS, PROGRESS
-from gpuyard.runs.progress import Progress, ProgressWriter, Record, is_being_written, printable, read_progress
+from gpuyard.runs.progress import Progress, Record, is_being_written, printable, read_progress
 
-__all__ = [
-    "CHECKPOINT",
-    "CONFIG",
-    "DIAGNOSIS",
-    "FOLDER",
-    "MODELS",
-    "PROGRESS",
-    "Progress",
-    "ProgressWriter",
-    "Run",
-    "Validation",
-    "find_directory",
-    "find_runs",
-    "open_run",
-    "read_progress",
-    "run_directories",
-]
+FOLDER = "runs"
+"""Where runs are kept unless another folder is given."""
+CONFIG = "config.toml"
+PROGRESS = "progress.jsonl"
+CHECKPOINT = "checkpoint.safetensors"
+START = "start.safetensors"
+"""A copy of the model that training started from, if there was one."""
+BEST, LAST = "best.safetensors", "last.safetensors"
+MODELS = (BEST, LAST)
+"""Models of a run, the preferred one first."""
+DIAGNOSIS = "diagnosis.json"
 
 MOST_LISTED = 12
 """Names of runs in a message, at most."""
 POLICY = "policy"
 """What a validation calls the policy that is being trained."""
+SCORE = "score"
+"""What a validation calls the number that the best model is chosen by."""
 
-State = Literal["running", "finished", "early", "interrupted", "nan", "stopped-without-word"]
+State = Literal["running", "finished", "early", "interrupted", "nan", "killed"]
 STATE_TEXTS: Mapping[str, str] = {
     "running": "is under way",
     "finished": "finished",
     "early": "stopped early: validation no longer improved",
     "interrupted": "was interrupted",
     "nan": "stopped because a number was not finite (diagnosis.json says which)",
-    "stopped-without-word": "stopped without a word: it was killed or the machine went down",
+    "killed": "was killed, or the machine went down",
 }
 
 
@@ -57,7 +52,6 @@ class Validation:
         score: What the best model is chosen by.
         better: Whether it was the best so far.
         metrics: Values by metric, of ``policy`` and of each heuristic.
-        metric: What the score is: the metric that it equals or is the negative of; empty if it is neither.
         scores: The score of each heuristic, where that is known.
     """
 
@@ -66,7 +60,6 @@ class Validation:
     score: float | None
     better: bool
     metrics: Mapping[str, Mapping[str, float | None]]
-    metric: str
     scores: Mapping[str, float]
 
     @classmethod
@@ -76,26 +69,13 @@ class Validation:
         for key, value in record["values"].items():
             name, _, metric = key.rpartition("/")
             metrics.setdefault(name or POLICY, {})[metric] = value
-        score = record.get("score")
-        metric, sign = _metric_of_score(score, metrics)
         scores = {
-            name: sign * cast(float, values[metric])
+            name: score
             for name, values in metrics.items()
-            if name != POLICY and values.get(metric) is not None
+            if name != POLICY and (score := values.get(SCORE)) is not None
         }
         better = bool(record.get("better"))
-        return cls(record["step"], record.get("elapsed_s"), score, better, metrics, metric, scores)
-
-
-def _metric_of_score(score: float | None, metrics: Mapping[str, Mapping[str, Any]]) -> tuple[str, int]:
-    """The metric that policies are scored by, and whether its sign is turned."""
-    if any("score" in values for name, values in metrics.items() if name != POLICY):
-        return "score", 1
-    for metric, value in metrics[POLICY].items():
-        for sign in (1, -1):
-            if value is not None and score is not None and sign * value == score:
-                return metric, sign
-    return "", 1
+        return cls(record["step"], record.get("elapsed_s"), record.get("score"), better, metrics, scores)
 
 
 @dataclass(frozen=True)
@@ -137,8 +117,8 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """Whether it can be resumed to go on."""
-        return self.state in ("interrupted", "stopped-without-word") and self.file(CHECKPOINT) is not None
+        """Whether it can be resumed."""
+        return self.state in ("interrupted", "killed") and self.file(CHECKPOINT) is not None
 
     @property
     def model(self) -> Path | None:
@@ -161,10 +141,15 @@ class Run:
         scored = [one for one in self.validations if one.score is not None]
         return next((one for one in reversed(scored) if one.better), None)
 
-    @cached_property
+    @property
+    def metric(self) -> str:
+        """The metric behind its score; empty if it was stopped before it could state it."""
+        return self.progress.said("metric")
+
+    @property
     def higher_is_better(self) -> bool:
         """Which way its score is better."""
-        return higher_is_better(self.validations)
+        return self.progress.start.get("higher_is_better") is not False
 
     def best_heuristic(self) -> tuple[str, float] | None:
         """The best heuristic of the best validation, with its score."""
@@ -177,44 +162,27 @@ def best_score(scores: Mapping[str, float], higher: bool) -> tuple[str, float] |
     return choose(scores.items(), key=lambda entry: entry[1]) if scores else None
 
 
-def higher_is_better(validations: Sequence[Validation]) -> bool:
-    """Which way the score is better, as it shows in what was called better, else as the metric says."""
-    best: float | None = None
-    for one in validations:
-        if one.score is None:
-            continue
-        if best is not None and one.better and one.score != best:
-            return one.score > best
-        best = one.score if best is None or one.better else best
-    first = next((one for one in validations if one.score is not None and one.metric), None)
-    if first is None or first.metric == "score":
-        return True
-    from gpuyard.metrics.catalogue import metrics
-
-    direction = metrics()[first.metric].direction if first.metric in metrics() else "higher"
-    turned = first.score != first.metrics[POLICY][first.metric]
-    return (direction == "lower") == turned
-
-
 def open_run(directory: str | Path) -> Run:
     """Read a run. A bare name is looked for in ``runs`` too.
 
     Raises:
-        InputError: if there is no such directory, it holds no run, or a file of it is malformed.
+        InputError: if there is no such directory, it holds no run, a file of it is malformed, or it was
+            made by version 0.1.0, whose progress logs do not state the metric.
     """
     path = find_directory(directory)
     config = _read_config(path / CONFIG)
-    diary = path / PROGRESS
-    if not diary.is_file():
+    log = path / PROGRESS
+    if not log.is_file():
         if not config:
             raise InputError(
                 f"{directory}: is not a run, there is no {PROGRESS} in it; give the directory that "
                 "gpuyard train wrote to (gpuyard runs list shows those there are)"
             )
-        return Run(path, config, Progress(diary, ()), "stopped-without-word")
+        return Run(path, config, Progress(log, ()), "killed")
     # Asked before reading: a run that ends in between has then written how, and is not taken for killed.
-    running = is_being_written(diary)
-    progress = read_progress(diary)
+    running = is_being_written(log)
+    progress = read_progress(log)
+    _check_start(progress, path)
     return Run(path, config, progress, _state(progress, running))
 
 
@@ -260,11 +228,26 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: is not valid TOML ({error}); correct it, or remove the run") from None
 
 
+def _check_start(progress: Progress, directory: Path) -> None:
+    """Raise an InputError for a log that does not state its metric and which way its score is better."""
+    start = progress.start
+    if not progress.records or (
+        isinstance(start.get("metric"), str) and isinstance(start.get("higher_is_better"), bool)
+    ):
+        return
+    raise InputError(
+        f"{progress.path}: the start record does not state metric and higher_is_better: a run of gpuyard "
+        f"0.1.0; read it with that version, or train it again: gpuyard train "
+        f"{progress.said('algorithm') or 'ALGORITHM'} --config {directory / CONFIG}. Its models can still be "
+        "used as policies"
+    )
+
+
 def _state(progress: Progress, running: bool) -> State:
     last = next((one for one in reversed(progress.records) if one["event"] in ("stop", "resume")), None)
     if last is not None and last["event"] == "stop":
         return cast(State, last["reason"])
-    return "running" if running else "stopped-without-word"
+    return "running" if running else "killed"
 
 
 def run_directories(folder: str | Path = FOLDER) -> list[Path]:
@@ -293,3 +276,8 @@ def find_runs(folder: str | Path = FOLDER) -> list[Run]:
         InputError: if there is no such folder, or a run in it is malformed.
     """
     return [open_run(directory) for directory in run_directories(folder)]
+
+
+def process_log(rank: int) -> str:
+    """The file that holds what one of the run's processes wrote on standard error."""
+    return f"process-{rank}.log"

@@ -1,6 +1,6 @@
-"""``progress.jsonl``, the diary of a training run: one JSON object a line, fit to survive a kill.
+"""``progress.jsonl``, the progress log of a training run: one JSON object per line, fit to survive a kill.
 
-A line is written with one call to the system. Whoever writes holds a lock on the file, which the system takes
+A line is written with one call to the system. The writer holds a lock on the file, which the system takes
 back when the process ends in whatever way: so a reader knows whether a run is still under way.
 """
 
@@ -70,7 +70,7 @@ def printable(value: Any) -> str:
 
 
 def read_progress(path: str | Path) -> Progress:
-    """Read a run's diary.
+    """Read a run's progress log.
 
     A last line without its end is left out: the run was killed, or is about to write the rest.
 
@@ -138,7 +138,7 @@ def _is_number(value: Any) -> bool:
 
 
 def is_being_written(path: str | Path) -> bool:
-    """Whether a process has this diary open for writing: its run is under way."""
+    """Whether a process has this progress log open for writing: its run is under way."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -155,10 +155,10 @@ def is_being_written(path: str | Path) -> bool:
 
 
 class ProgressWriter:
-    """Appends records to a diary; each reaches the system at once. One process writes, others only read."""
+    """Appends records to a progress log, each at once. One process writes, others only read."""
 
     def __init__(self, path: str | Path) -> None:
-        """Open a diary to append to, or begin one. A torn last line is dropped.
+        """Open a progress log to append to, or begin one. A torn last line is dropped.
 
         Raises:
             InputError: if it cannot be written, or another process is writing it.
@@ -177,13 +177,13 @@ class ProgressWriter:
 
     @classmethod
     def resume(cls, path: str | Path, step: int) -> Self:
-        """Open the diary of a run that goes on from a checkpoint, and write that it does.
+        """Open the progress log of a run that resumes from a checkpoint, and write that it does.
 
         A torn last line is dropped, and so is every record from the first on that is about later samples than
         the checkpoint's: the run is about to make them again.
 
         Args:
-            path: The diary; it need not exist.
+            path: The progress log; it need not exist.
             step: Samples that the checkpoint has seen.
 
         Raises:
@@ -260,7 +260,7 @@ class ProgressWriter:
 
 
 class ProgressTail:
-    """Reads a diary while it is being written."""
+    """Reads a progress log while it is being written."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)

@@ -1,7 +1,7 @@
 """What the records of a training run say so far, whichever way it is shown."""
 
 from gpuyard.runs.curves import Curve, add_update
-from gpuyard.runs.directory import Validation, best_score, higher_is_better
+from gpuyard.runs.directory import Validation, best_score
 from gpuyard.runs.progress import Record, printable
 
 RATES_AVERAGED = 5
@@ -11,12 +11,13 @@ class RunStory:
     """A run's state, taken in record by record.
 
     Attributes:
-        idle_s: Time since the last record, which whoever shows it keeps up to date.
+        idle_s: Time since the last record, which the caller keeps up to date.
     """
 
     def __init__(self, total_steps: int | None, limit_s: float | None) -> None:
         self.total_steps, self.limit_s = total_steps, limit_s
-        self.algorithm = self.name = ""
+        self.algorithm = self.name = self.metric = ""
+        self.higher_is_better = True
         self.step = 0
         self.update: int | None = None
         self.elapsed_s = self.idle_s = 0.0
@@ -33,6 +34,8 @@ class RunStory:
         self.elapsed_s = max(self.elapsed_s, record.get("elapsed_s") or 0.0)
         if event == "start":
             self.algorithm, self.name = printable(record.get("algorithm")), printable(record.get("name"))
+            self.metric = printable(record.get("metric"))
+            self.higher_is_better = record.get("higher_is_better") is not False
             self.total_steps = self.total_steps or record.get("total_steps") or None
         elif event == "update":
             self.update = record.get("update")
@@ -69,4 +72,4 @@ class RunStory:
         """The best heuristic of the last validation, with its score."""
         if not self.validations:
             return None
-        return best_score(self.validations[-1].scores, higher_is_better(self.validations))
+        return best_score(self.validations[-1].scores, self.higher_is_better)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard.errors import InputError
 from gpuyard.policies.grammar import PolicySpec, parse_policy
-from gpuyard.runs.files import FOLDER
+from gpuyard.runs.directory import FOLDER
 
 if TYPE_CHECKING:
     from gpuyard import _core

@@ -3,19 +3,24 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console
 
 from gpuyard.runs.curves import curve_label, short_policy, value_text
-from gpuyard.runs.directory import STATE_TEXTS, Validation, best_score, higher_is_better
+from gpuyard.runs.directory import PROGRESS, STATE_TEXTS, Validation, best_score
 from gpuyard.runs.progress import ProgressTail, Record, is_being_written
 from gpuyard.runs.story import RunStory
 from gpuyard.terminal.console import LINE_EVERY_S
 from gpuyard.units import duration, rough
 
+if TYPE_CHECKING:
+    from gpuyard.learn.config import TrainConfig
+    from gpuyard.learn.run import StartedRun
+
+HINT = "Ctrl-C stops and keeps everything; gpuyard train --resume {} resumes it"
 LOOK_EVERY_S = 0.2
-"""How often the diary is looked at for new lines."""
+"""How often the progress log is looked at for new lines."""
 IDLE_REFRESH_S = 1.0
 """How often the time left is counted down while nothing is written, as in a long validation."""
 LINE_VALUES = ("episode/return", "entropy", "kl")
@@ -30,7 +35,7 @@ class Process(Protocol):
 
 
 class WatchedProcess:
-    """A process that was started elsewhere: it runs as long as it holds the diary open."""
+    """A process that was started elsewhere: it runs as long as it holds the progress log open."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -165,7 +170,7 @@ def _event_line(record: Record, story: RunStory, directory: str) -> str:
         return f"{STATE_TEXTS[record['reason']]} after {step}, {duration(story.elapsed_s)}"
     done = Validation.of(record)
     better = ", the best so far" if done.better else ""
-    heuristic = best_score(done.scores, higher_is_better(story.validations))
+    heuristic = best_score(done.scores, story.higher_is_better)
     beside = f"; {short_policy(heuristic[0])} {value_text('', heuristic[1])}" if heuristic else ""
     return f"validation after {step}: score {value_text('', done.score)}{better}{beside}"
 
@@ -201,7 +206,7 @@ def follow(
         process: What trains it, such as a ``subprocess.Popen``.
         view: Where it is shown; it must have been entered.
         on_interrupt: Called at the first Ctrl-C, such as to pass it on to a process that it does not reach.
-        wait_on_interrupt: Whether to go on after the first Ctrl-C until the process has ended.
+        wait_on_interrupt: Whether to wait after the first Ctrl-C until the process has ended.
         sleep: Waits between looks at the file.
 
     Returns:
@@ -229,3 +234,46 @@ def follow(
             view.hint = "stopping: a checkpoint is written first; Ctrl-C again does not wait for it"
             if on_interrupt is not None:
                 on_interrupt()
+
+
+def watch_training(run: "StartedRun", console: Console) -> int:
+    """Show a run that was started here until its processes have ended; their exit code."""
+    training, warm = run.config.training, run.config.warm_start
+    with TrainingView(
+        console,
+        total_steps=training.steps + (warm.steps if warm else 0),
+        limit_s=None if training.minutes is None else 60 * training.minutes,
+        directory=run.directory,
+        hint=HINT.format(run.directory),
+        about=(setup_in_words(run.config), *run.notes),
+    ) as view:
+        return follow(run.directory / PROGRESS, run.processes, view, on_interrupt=run.processes.interrupt)
+
+
+def setup_in_words(config: "TrainConfig") -> str:
+    """What is trained, on which jobs and machines, and when that ends."""
+    environment, network, training = config.environment, config.network, config.training
+    if environment.workload is not None:
+        jobs = f"windows of {environment.workload}"
+    elif environment.generator is not None:
+        named = environment.generator
+        name = named if isinstance(named, str) else named.get("preset", "of its own settings")
+        jobs = f"draws of the generator {name}"
+    elif environment.preset is not None:
+        jobs = f"jobs of the environment {environment.preset}"
+    else:
+        jobs = "windows of built-in jobs"
+    if environment.preset is not None and not jobs.endswith(f" {environment.preset}"):
+        jobs += f" in the environment {environment.preset}"
+    cluster = "their own cluster" if environment.cluster is None else f"cluster {environment.cluster}"
+    start = {"none": "from nothing", "base": "from its base policy", "rule": "from a rule"}[network.residual]
+    if config.init_from is not None:
+        start = f"from {config.init_from}"
+    elif config.rule is not None:
+        start = "from a rule"
+    limits = f"{training.steps:,} samples"
+    limits += "" if training.minutes is None else f" or {duration(60 * training.minutes)}"
+    return (
+        f"{config.algorithm} on {jobs}, {cluster}; network {network.kind} of width {network.width}, {start}; "
+        f"until {limits}; {training.processes} process{'' if training.processes == 1 else 'es'}"
+    )

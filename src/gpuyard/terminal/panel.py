@@ -21,7 +21,7 @@ from gpuyard.runs.curves import (
     short_policy,
     value_text,
 )
-from gpuyard.runs.directory import POLICY, STATE_TEXTS, Validation, best_score, higher_is_better
+from gpuyard.runs.directory import POLICY, SCORE, STATE_TEXTS, Validation, best_score
 from gpuyard.runs.story import RunStory
 from gpuyard.terminal.curves import Drawing, draw_curve
 from gpuyard.terminal.tables import BEST, COMPARED, MARK, plain_table
@@ -37,7 +37,6 @@ FACTS = ("learning_rate", "kl", "clip_share", "gradient_norm", "explained_varian
 GAP = 3
 LONGEST_NAME = 18
 NARROWEST_TABLE = 30
-SCORE = "score"
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class _Block:
 
 
 def training_panel(console: Console, story: RunStory, directory: str, hint: str) -> Panel:
-    """The panel, no larger than the terminal; the hint is for as long as the run goes on."""
+    """The panel, no larger than the terminal; the hint is for as long as the run is under way."""
     hint = "" if story.stop_reason else hint
     width = max(console.width - FRAME_COLUMNS, 20)
     room = max(console.height - 1, 8) - FRAME_LINES
@@ -203,9 +202,9 @@ def _validation_block(story: RunStory, width: int) -> list[_Block]:
     if not story.validations or width < NARROWEST_TABLE:
         return []
     last = story.validations[-1]
-    higher = higher_is_better(story.validations)
+    higher = story.higher_is_better
     names = [POLICY, *_best_heuristics(last, higher)]
-    table = validation_table(last, names, width)
+    table = validation_table(last, names, story.metric, width)
     title = Text.assemble(("validation", "bold"), f" after {last.step:,} samples{_verdict(last, higher)}")
     title.truncate(width, overflow="ellipsis")
     header = max(str(column.header).count("\n") for column in table.columns) + 1
@@ -226,13 +225,20 @@ def _verdict(done: Validation, higher: bool) -> str:
     return f": {compared_text(done.score, best[0], best[1], higher)}"
 
 
-def validation_table(done: Validation, names: Sequence[str], width: int) -> Table:
-    """The policy and heuristics, one row each, as many metrics as there is room for."""
-    shown = _shown_metrics(done)
+def validation_table(done: Validation, names: Sequence[str], metric: str, width: int) -> Table:
+    """The policy and heuristics, one row each, as many metrics as there is room for.
+
+    Args:
+        done: The validation.
+        names: Policies to show.
+        metric: The metric behind the score, which is shown next to it.
+        width: Columns of the terminal.
+    """
+    shown = _shown_metrics(done, metric)
     directions = _directions(shown)
     columns = {
-        metric: _cells(metric, directions[metric], [done.metrics[name].get(metric) for name in names])
-        for metric in shown
+        name: _cells(name, directions[name], [done.metrics[policy].get(name) for policy in names])
+        for name in shown
     }
     room = width - max(map(len, names))
     headers = {metric: metric_label(metric) for metric in shown}
@@ -263,10 +269,10 @@ def _cells(metric: str, direction: str, values: Sequence[float | None]) -> list[
     return [Text(f"{MARK}{text}", style=BEST) if text == best else Text(text) for text in texts]
 
 
-def _shown_metrics(done: Validation) -> list[str]:
-    """Metrics of a validation: the one that decides, those that are asked for first, then the others."""
+def _shown_metrics(done: Validation, decides: str) -> list[str]:
+    """Metrics of a validation: score and the one behind it, those that matter most, then the others."""
     every = list(dict.fromkeys(metric for values in done.metrics.values() for metric in values))
-    first = [metric for metric in (done.metric, *COMPARED) if metric in every]
+    first = [metric for metric in (SCORE, decides, *COMPARED) if metric in every]
     return list(dict.fromkeys((*first, *every)))
 
 

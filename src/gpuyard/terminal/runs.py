@@ -16,7 +16,7 @@ from gpuyard.units import duration, plural
 COMPARISON = ("run", "algorithm", "state", "samples", "minutes", "best score", "best heuristic", "in words")
 """Columns of ``comparison_rows``."""
 STATE_STYLES = {"running": "cyan", "finished": "green", "early": "green", "nan": "bold red"}
-SHORT_STATES = {"early": "early stop", "nan": "not finite", "stopped-without-word": "stopped"}
+SHORT_STATES = {"early": "early stop", "nan": "not finite"}
 
 
 def run_names(runs: Sequence[Run]) -> list[str]:
@@ -100,7 +100,7 @@ def run_description(run: Run, width: int) -> Group:
             key=lambda name: run.best.scores.get(name, 0.0) if run.best else 0.0,
             reverse=run.higher_is_better,
         )
-        parts += ["", verdict(run), validation_table(run.best, [POLICY, *others], width)]
+        parts += ["", verdict(run), validation_table(run.best, [POLICY, *others], run.metric, width)]
     if settings := settings_of(run.config):
         parts += ["", Text("Settings", style="bold"), _pairs(settings)]
     return Group(*parts, "", *_advice(run))
@@ -122,9 +122,9 @@ def next_commands(run: Run) -> list[tuple[str, str]]:
     directory = str(run.directory)
     commands = []
     if run.state == "running":
-        commands.append((f"gpuyard runs watch {directory}", "see it go on"))
-    elif run.state in ("interrupted", "stopped-without-word"):
-        commands.append((f"gpuyard train --resume {directory}", "go on with it"))
+        commands.append((f"gpuyard runs watch {directory}", "watch it"))
+    elif run.state in ("interrupted", "killed"):
+        commands.append((f"gpuyard train --resume {directory}", "resume it"))
     if run.model is not None:
         commands.append((f"gpuyard simulate WORKLOAD --policy {directory}", "use its best model as a policy"))
     if run.progress.records:
@@ -138,7 +138,45 @@ def _advice(run: Run) -> Iterable[Text]:
         yield Text(
             f"{where} says where the number came from; a lower learning rate often helps", style="yellow"
         )
-    if run.state in ("interrupted", "stopped-without-word") and run.file(CHECKPOINT) is None:
+    if run.state in ("interrupted", "killed") and run.file(CHECKPOINT) is None:
         yield Text("It stopped before its first checkpoint: to resume it is to begin anew", style="yellow")
     for command, what in next_commands(run):
         yield Text.assemble((command, "cyan"), (f"  {what}", "dim"))
+
+
+def outcome_in_words(run: Run) -> str:
+    """What a run reached, and what to do with it."""
+    lines = []
+    reasons = {
+        "finished": "Training is done",
+        "early": "Training stopped early: it was good enough, or no longer improved",
+        "interrupted": f"Training was interrupted; gpuyard train --resume {run.directory} resumes it",
+        "nan": f"Training stopped: a number was no longer finite; {run.directory}/diagnosis.json says which. "
+        "Try a smaller --learning_rate.start",
+    }
+    lines.append(reasons.get(run.state, "Training was killed") + ".")
+    lines += _comparison(run)
+    if run.model is not None:
+        lines.append(
+            "Use it wherever a policy is named: "
+            f"gpuyard simulate JOBS --cluster CLUSTER --policy {run.directory}"
+        )
+        lines.append(f"Look at the curves: gpuyard runs plot {run.directory}")
+    return "\n".join(lines)
+
+
+def _comparison(run: Run) -> list[str]:
+    """The best model compared with what it started from and with the best heuristic."""
+    best, heuristic = run.best, run.best_heuristic()
+    if best is None or best.score is None:
+        return []
+    start = run.validations[0].score
+    if best.step == 0:
+        lines = [f"Training did not improve on what it started from (score {best.score:.4g}), which is kept."]
+    else:
+        lines = [f"The best score on held-out windows is {best.score:.4g}; it started from {start:.4g}."]
+    if heuristic is not None:
+        name, score = heuristic
+        verdict = "more than" if best.score > score else "as much as" if best.score == score else "less than"
+        lines.append(f"That is {verdict} the best heuristic there, {name}, has: {score:.4g}.")
+    return lines

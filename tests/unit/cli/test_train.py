@@ -63,7 +63,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
         (["ppo", "--network.residual", "rule"], ["rule", "--init-from", "train search"]),
         (["ppo", "--network.kind", "host-attention"], ["host-attention is not for select-job"]),
         (["ppo", "--device", "cuda"], ["cuda", "use cpu"]),
-        (["ppo", "--resume", "runs/x"], ["--resume goes on with a run as it was set up"]),
+        (["ppo", "--resume", "runs/x"], ["--resume resumes a run as it was set up"]),
         (["--resume", "nowhere"], ["looked for nowhere and runs/nowhere", "no runs in"]),
         (["--resume", "runs/x", "--check"], ["only --minutes"]),
         (["ppo", "--environment.split", "train"], ["split is not for training"]),

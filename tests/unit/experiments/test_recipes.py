@@ -173,7 +173,7 @@ def interrupted_training(commands: Commands, here: Path) -> None:
         (here / "ppo-1").mkdir()
         (here / "ppo-1" / "checkpoint.safetensors").write_bytes(b"")
         records = [
-            {"event": "start", "time": 0.0, "algorithm": "ppo"},
+            {"event": "start", "time": 0.0, "metric": "return", "higher_is_better": True},
             {"event": "update", "step": 5, "update": 1, "elapsed_s": 90.0, "values": {}},
         ]
         lines = "".join(json.dumps(record) + "\n" for record in records)

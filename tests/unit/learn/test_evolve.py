@@ -29,7 +29,7 @@ TABLES: dict[str, Any] = {
 }
 
 
-class Diary:
+class Log:
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
 
@@ -172,10 +172,10 @@ def test_spread_is_that_of_legal_rows_alone() -> None:
 
 
 def test_a_rule_that_starts_as_the_worst_order_becomes_better_than_fifo(tmp_path: Any) -> None:
-    diary: Any = Diary()
+    log: Any = Log()
     worker = EvolveWorker(tmp_path, read_config(TABLES))
-    assert worker.run(diary) == "finished"
-    judged = [line for line in diary.lines if line["event"] == "validation"]
+    assert worker.run(log) == "finished"
+    judged = [line for line in log.lines if line["event"] == "validation"]
     assert len(judged) == 3
     assert worker.best_score == max(line["score"] for line in judged) > judged[0]["score"]
     heuristic = next(v for k, v in judged[0]["values"].items() if k == "fifo+greedy/consolidate/score")
@@ -222,10 +222,10 @@ def tables_with(**tables: Any) -> dict[str, Any]:
 
 def first_judgement(directory: Any, tables: dict[str, Any]) -> dict[str, Any]:
     """What the untrained rule reaches on the validation windows."""
-    diary: Any = Diary()
+    log: Any = Log()
     worker = EvolveWorker(directory, read_config(tables))
-    worker._validate(diary)
-    return diary.lines[0]
+    worker._validate(log)
+    return log.lines[0]
 
 
 @pytest.mark.parametrize(

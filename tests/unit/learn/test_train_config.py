@@ -9,8 +9,8 @@ from gpuyard.cli.train import parse_options
 from gpuyard.errors import InputError
 from gpuyard.learn.config import load_toml, merged, read_config
 from gpuyard.learn.presets import preset_tables, train_presets
-from gpuyard.learn.run import setup_in_words
 from gpuyard.learn.settings import assemble, replaced_in_words
+from gpuyard.terminal.live import setup_in_words
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from gpuyard.runs.curves import Curve
 from gpuyard.runs.directory import open_run
 from support.sample_runs import sample_records, write_run
 
+STATED = {"metric": "return", "higher_is_better": True}
+
 EVIL = "<script>alert(1)</script>"
 
 
@@ -144,7 +146,7 @@ def test_names_are_text_never_markup(tmp_path: Path) -> None:
     "records",
     [
         [],
-        [{"event": "start", "algorithm": "ppo", "name": "x", "total_steps": 10, "time": 0}],
+        [{"event": "start", "algorithm": "ppo", "name": "x", "total_steps": 10, "time": 0, **STATED}],
         [{"event": "update", "step": 0, "values": {"kl": None, "entropy": 0.0}}],
         [{"event": "update", "step": 5, "values": {}}, {"event": "validation", "step": 5, "values": {}}],
         [
@@ -168,6 +170,8 @@ def test_names_are_text_never_markup(tmp_path: Path) -> None:
     ],
 )
 def test_a_run_that_says_little_has_a_page(tmp_path: Path, records: list[dict[str, Any]]) -> None:
+    if records and records[0]["event"] != "start":
+        records = [{"event": "start", **STATED}, *records]
     lines = "".join(json.dumps(record) + "\n" for record in records)
     (tmp_path / "progress.jsonl").write_text(lines, encoding="utf-8")
     assert "Made by gpuyard" in page_of(tmp_path).text

@@ -1,4 +1,4 @@
-"""The diary of a training run: what survives a kill, what resuming drops, and what became of a run."""
+"""The progress log of a training run: what survives a kill, what resuming drops, and what became of a run."""
 
 import json
 import resource
@@ -14,20 +14,20 @@ import pytest
 
 from gpuyard.errors import InputError
 from gpuyard.runs import progress
-from gpuyard.runs.directory import ProgressWriter, Validation, find_runs, open_run, read_progress
-from gpuyard.runs.progress import ProgressTail, is_being_written
+from gpuyard.runs.directory import Validation, find_runs, open_run
+from gpuyard.runs.progress import ProgressTail, ProgressWriter, is_being_written, read_progress
 from support.sample_runs import sample_records, write_run
 
 LINE = '{"event":"update","step":1,"values":{}}\n'
 
 
 @pytest.fixture
-def diary(tmp_path: Path) -> Path:
+def log(tmp_path: Path) -> Path:
     return tmp_path / "progress.jsonl"
 
 
-def write(diary: Path, *records: dict[str, Any]) -> None:
-    diary.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+def write(log: Path, *records: dict[str, Any]) -> None:
+    log.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
 
 def validation(step: int, score: float, better: bool, **values: float) -> dict[str, Any]:
@@ -38,21 +38,21 @@ def validation(step: int, score: float, better: bool, **values: float) -> dict[s
 # Reading
 
 
-def test_reading_returns_what_was_written(diary: Path) -> None:
+def test_reading_returns_what_was_written(log: Path) -> None:
     records = list(sample_records(20))
-    with ProgressWriter(diary) as writer:
+    with ProgressWriter(log) as writer:
         for record in records:
             writer.write(record)
-    found = read_progress(diary)
+    found = read_progress(log)
     assert list(found.records) == records
     assert not found.torn
     assert found.last_step == 20 * 8192
 
 
 @pytest.mark.parametrize("kept", range(1, len(LINE)))
-def test_a_last_line_cut_anywhere_is_left_out(diary: Path, kept: int) -> None:
-    diary.write_text(LINE + LINE[:kept], encoding="utf-8")
-    found = read_progress(diary)
+def test_a_last_line_cut_anywhere_is_left_out(log: Path, kept: int) -> None:
+    log.write_text(LINE + LINE[:kept], encoding="utf-8")
+    found = read_progress(log)
     assert len(found.records) == 1
     assert found.torn
 
@@ -75,23 +75,23 @@ def test_a_last_line_cut_anywhere_is_left_out(diary: Path, kept: int) -> None:
         ("[" * 100_000, "is not JSON"),
     ],
 )
-def test_anything_else_malformed_is_refused_by_file_and_line(diary: Path, line: str, said: str) -> None:
-    diary.write_text(f"{LINE}{line}\n{LINE}", encoding="utf-8")
+def test_anything_else_malformed_is_refused_by_file_and_line(log: Path, line: str, said: str) -> None:
+    log.write_text(f"{LINE}{line}\n{LINE}", encoding="utf-8")
     with pytest.raises(InputError) as error:
-        read_progress(diary)
-    assert f"{diary}, line 2: " in str(error.value)
+        read_progress(log)
+    assert f"{log}, line 2: " in str(error.value)
     assert said in str(error.value)
 
 
-def test_events_that_are_not_known_are_kept(diary: Path) -> None:
-    write(diary, {"event": "remark", "text": "later versions say more"})
-    assert read_progress(diary).records[0]["text"] == "later versions say more"
+def test_events_that_are_not_known_are_kept(log: Path) -> None:
+    write(log, {"event": "remark", "text": "later versions say more"})
+    assert read_progress(log).records[0]["text"] == "later versions say more"
 
 
 # Writing
 
 
-def test_what_is_not_finite_becomes_null_and_numpy_numbers_become_plain(diary: Path) -> None:
+def test_what_is_not_finite_becomes_null_and_numpy_numbers_become_plain(log: Path) -> None:
     values = {
         "a": float("nan"),
         "b": np.float32("inf"),
@@ -99,60 +99,60 @@ def test_what_is_not_finite_becomes_null_and_numpy_numbers_become_plain(diary: P
         "d": np.arange(2),
         "e": [np.nan],
     }
-    with ProgressWriter(diary) as writer:
+    with ProgressWriter(log) as writer:
         writer.write({"event": "actions", "step": np.int64(3), "values": values})
-    assert "NaN" not in diary.read_text(encoding="utf-8")
-    record = read_progress(diary).records[0]
+    assert "NaN" not in log.read_text(encoding="utf-8")
+    record = read_progress(log).records[0]
     assert record["step"] == 3
     assert record["values"] == {"a": None, "b": None, "c": 0.5, "d": [0, 1], "e": [None]}
 
 
-def test_resuming_drops_the_torn_line_and_every_record_after_the_checkpoint(diary: Path) -> None:
+def test_resuming_drops_the_torn_line_and_every_record_after_the_checkpoint(log: Path) -> None:
     records = list(sample_records(20, stop=None))
-    write(diary, *records)
-    with diary.open("a", encoding="utf-8") as file:
+    write(log, *records)
+    with log.open("a", encoding="utf-8") as file:
         file.write('{"event":"upd')
     step = 12 * 8192
-    with ProgressWriter.resume(diary, step) as writer:
+    with ProgressWriter.resume(log, step) as writer:
         writer.write({"event": "update", "step": step + 1, "values": {}})
     kept = [record for record in records if record.get("step", 0) <= step]
-    found = read_progress(diary)
+    found = read_progress(log)
     assert list(found.records[:-2]) == kept
     assert found.records[-2] == {"event": "resume", "step": step}
     assert found.records[-1]["step"] == step + 1
     assert not found.torn
 
 
-def test_resuming_a_malformed_diary_leaves_it_as_it_is(diary: Path) -> None:
-    diary.write_text(LINE + "nonsense\n" + LINE.replace("1", "9"), encoding="utf-8")
-    before = diary.read_bytes()
+def test_resuming_a_malformed_log_leaves_it_as_it_is(log: Path) -> None:
+    log.write_text(LINE + "nonsense\n" + LINE.replace("1", "9"), encoding="utf-8")
+    before = log.read_bytes()
     with pytest.raises(InputError, match="line 2"):
-        ProgressWriter.resume(diary, 5)
-    assert diary.read_bytes() == before
-    assert not is_being_written(diary)
+        ProgressWriter.resume(log, 5)
+    assert log.read_bytes() == before
+    assert not is_being_written(log)
 
 
-def test_resuming_without_a_diary_begins_one(diary: Path) -> None:
-    ProgressWriter.resume(diary, 7).close()
-    assert read_progress(diary).records == ({"event": "resume", "step": 7},)
+def test_resuming_without_a_log_begins_one(log: Path) -> None:
+    ProgressWriter.resume(log, 7).close()
+    assert read_progress(log).records == ({"event": "resume", "step": 7},)
 
 
 def test_a_second_writer_is_refused_as_long_as_the_first_is_there(
-    diary: Path, monkeypatch: pytest.MonkeyPatch
+    log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "LOCK_WITHIN_S", 0.05)
-    with ProgressWriter(diary) as writer:
+    with ProgressWriter(log) as writer:
         writer.write({"event": "start"})
         with pytest.raises(InputError, match="another process is training this run"):
-            ProgressWriter(diary)
-    ProgressWriter(diary).close()
-    assert len(read_progress(diary).records) == 1
+            ProgressWriter(log)
+    ProgressWriter(log).close()
+    assert len(read_progress(log).records) == 1
 
 
-def test_a_full_disk_is_told_and_leaves_whole_lines(diary: Path) -> None:
-    with ProgressWriter(diary) as writer:
+def test_a_full_disk_is_told_and_leaves_whole_lines(log: Path) -> None:
+    with ProgressWriter(log) as writer:
         writer.write({"event": "start"})
-        size = diary.stat().st_size
+        size = log.stat().st_size
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, before[1]))
@@ -162,9 +162,9 @@ def test_a_full_disk_is_told_and_leaves_whole_lines(diary: Path) -> None:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
             signal.signal(signal.SIGXFSZ, ignored)
-        assert diary.stat().st_size == size
+        assert log.stat().st_size == size
         writer.write({"event": "resume", "step": 0})
-    assert [record["event"] for record in read_progress(diary).records] == ["start", "resume"]
+    assert [record["event"] for record in read_progress(log).records] == ["start", "resume"]
 
 
 def test_an_unwritable_place_is_refused(tmp_path: Path) -> None:
@@ -172,47 +172,47 @@ def test_an_unwritable_place_is_refused(tmp_path: Path) -> None:
         ProgressWriter(tmp_path / "missing" / "progress.jsonl")
 
 
-def test_a_killed_writer_leaves_a_readable_diary_and_no_lock(diary: Path) -> None:
+def test_a_killed_writer_leaves_a_readable_log_and_no_lock(log: Path) -> None:
     code = (
         "import sys, itertools; from gpuyard.runs.progress import ProgressWriter\n"
         "writer = ProgressWriter(sys.argv[1])\n"
         "for step in itertools.count():\n"
         "    writer.write({'event': 'update', 'step': step, 'values': {'x' * 100: 1.0}})\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", code, str(diary)])
-    while not (diary.exists() and diary.stat().st_size > 20_000):
+    process = subprocess.Popen([sys.executable, "-c", code, str(log)])
+    while not (log.exists() and log.stat().st_size > 20_000):
         time.sleep(0.01)
-    assert is_being_written(diary)
+    assert is_being_written(log)
     process.kill()
     process.wait()
-    assert not is_being_written(diary)
-    found = read_progress(diary)
+    assert not is_being_written(log)
+    found = read_progress(log)
     assert [record["step"] for record in found.records] == list(range(len(found.records)))
 
 
 # Following
 
 
-def test_a_tail_reads_each_record_once_and_waits_for_the_rest_of_a_line(diary: Path) -> None:
-    tail = ProgressTail(diary)
+def test_a_tail_reads_each_record_once_and_waits_for_the_rest_of_a_line(log: Path) -> None:
+    tail = ProgressTail(log)
     assert tail.read() == ([], False)
-    diary.write_text(LINE + LINE[:10], encoding="utf-8")
+    log.write_text(LINE + LINE[:10], encoding="utf-8")
     assert [len(part) for part in (tail.read()[0], tail.read()[0])] == [1, 0]
-    diary.write_text(LINE + LINE, encoding="utf-8")
+    log.write_text(LINE + LINE, encoding="utf-8")
     records, anew = tail.read()
     assert (len(records), anew) == (1, False)
 
 
-def test_a_tail_begins_anew_when_a_resumed_run_drops_what_it_has_read(diary: Path) -> None:
-    write(diary, *sample_records(20, stop=None))
-    tail = ProgressTail(diary)
+def test_a_tail_begins_anew_when_a_resumed_run_drops_what_it_has_read(log: Path) -> None:
+    write(log, *sample_records(20, stop=None))
+    tail = ProgressTail(log)
     tail.read()
-    with ProgressWriter.resume(diary, 8192) as writer:
+    with ProgressWriter.resume(log, 8192) as writer:
         for step in range(2, 40):
             writer.write({"event": "update", "step": 8192 * step, "values": {}})
     records, anew = tail.read()
     assert anew
-    assert records == list(read_progress(diary).records)
+    assert records == list(read_progress(log).records)
 
 
 # Runs
@@ -225,25 +225,25 @@ def test_a_run_is_in_the_state_that_it_says(tmp_path: Path, reason: str) -> None
 
 def test_a_run_without_a_last_word_is_running_only_while_somebody_writes_it(tmp_path: Path) -> None:
     directory = write_run(tmp_path / "run", updates=3, stop=None)
-    assert open_run(directory).state == "stopped-without-word"
+    assert open_run(directory).state == "killed"
     with ProgressWriter(directory / "progress.jsonl"):
         assert open_run(directory).state == "running"
-    assert open_run(directory).state == "stopped-without-word"
+    assert open_run(directory).state == "killed"
 
 
 def test_a_resumed_run_is_running_again(tmp_path: Path) -> None:
     directory = write_run(tmp_path / "run", updates=3, stop="interrupted")
     with ProgressWriter.resume(directory / "progress.jsonl", 3 * 8192):
         assert open_run(directory).state == "running"
-    assert open_run(directory).state == "stopped-without-word"
+    assert open_run(directory).state == "killed"
 
 
 def test_a_run_killed_before_its_first_line_is_still_a_run(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('algorithm = "sac"\n', encoding="utf-8")
     run = open_run(tmp_path)
-    assert (run.state, run.algorithm, run.last_step, run.best) == ("stopped-without-word", "sac", 0, None)
+    assert (run.state, run.algorithm, run.last_step, run.best) == ("killed", "sac", 0, None)
     (tmp_path / "progress.jsonl").touch()
-    assert open_run(tmp_path).state == "stopped-without-word"
+    assert open_run(tmp_path).state == "killed"
 
 
 def test_the_best_model_is_preferred_to_the_last(tmp_path: Path) -> None:
@@ -261,6 +261,7 @@ def test_the_best_validation_is_the_last_that_was_called_better(tmp_path: Path) 
     scores = [(1, 0.5, True), (2, 0.7, True), (3, 0.6, False)]
     write(
         directory / "progress.jsonl",
+        {"event": "start", "metric": "return", "higher_is_better": True},
         *(validation(*one, policy__score=one[1], sjf__score=0.65) for one in scores),
     )
     run = open_run(directory)
@@ -270,27 +271,35 @@ def test_the_best_validation_is_the_last_that_was_called_better(tmp_path: Path) 
     assert run.higher_is_better
 
 
-def test_the_metric_behind_a_score_is_found_with_its_sign() -> None:
-    plain = Validation.of(validation(1, 4.0, True, policy__mean_wait_s=4.0, sjf__mean_wait_s=5.0))
-    turned = Validation.of(validation(1, -4.0, True, policy__mean_wait_s=4.0, sjf__mean_wait_s=5.0))
-    neither = Validation.of(validation(1, 7.0, True, policy__mean_wait_s=4.0, sjf__mean_wait_s=5.0))
-    assert (plain.metric, dict(plain.scores)) == ("mean_wait_s", {"sjf": 5.0})
-    assert (turned.metric, dict(turned.scores)) == ("mean_wait_s", {"sjf": -5.0})
-    assert (neither.metric, dict(neither.scores)) == ("", {})
+@pytest.mark.parametrize("higher", [True, False])
+def test_metric_and_direction_are_those_of_the_start_record(tmp_path: Path, higher: bool) -> None:
+    start = {"event": "start", "metric": "mean_wait_s", "higher_is_better": higher}
+    scores = {"policy__score": 4.0, "sjf__score": 5.0, "fifo__score": 6.0}
+    write(tmp_path / "progress.jsonl", start, validation(1, 4.0, True, **scores))
+    run = open_run(tmp_path)
+    assert (run.metric, run.higher_is_better) == ("mean_wait_s", higher)
+    assert run.best_heuristic() == (("fifo", 6.0) if higher else ("sjf", 5.0))
 
 
-@pytest.mark.parametrize(("score", "higher"), [(4.0, False), (-4.0, True)])
-def test_the_metric_says_which_way_is_better_if_nothing_else_does(
-    tmp_path: Path, score: float, higher: bool
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"event": "start", "algorithm": "ppo", "name": "ppo-1", "total_steps": 10},
+        {"event": "start", "metric": "return"},
+        {"event": "start", "metric": "return", "higher_is_better": "yes"},
+        {"event": "resume", "step": 0},
+    ],
+)
+def test_a_log_that_does_not_state_its_metric_is_refused_with_what_to_do(
+    tmp_path: Path, start: dict[str, Any]
 ) -> None:
-    write(tmp_path / "progress.jsonl", validation(1, score, True, policy__mean_wait_s=4.0))
-    assert open_run(tmp_path).higher_is_better is higher
-
-
-def test_improvements_show_which_way_is_better(tmp_path: Path) -> None:
-    records = [validation(1, 9.0, True), validation(2, 9.1, False), validation(3, 8.0, True)]
-    write(tmp_path / "progress.jsonl", *records)
-    assert open_run(tmp_path).higher_is_better is False
+    write(tmp_path / "progress.jsonl", start, validation(1, 4.0, True, policy__mean_wait_s=4.0))
+    before = (tmp_path / "progress.jsonl").read_bytes()
+    with pytest.raises(
+        InputError, match=r"gpuyard 0\.1\.0; read it with that version, or train it again: gpuyard train"
+    ):
+        open_run(tmp_path)
+    assert (tmp_path / "progress.jsonl").read_bytes() == before
 
 
 def test_names_of_heuristics_may_hold_a_slash() -> None:

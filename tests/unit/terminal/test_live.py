@@ -221,11 +221,11 @@ def test_what_a_run_is_about_is_told_once_it_has_begun_and_not_again() -> None:
 
 
 def test_following_shows_everything_up_to_the_end_and_returns_the_exit_code(tmp_path: Path) -> None:
-    diary, screen, clock = tmp_path / "progress.jsonl", console(terminal=False), Clock()
+    log, screen, clock = tmp_path / "progress.jsonl", console(terminal=False), Clock()
     writers: list[ProgressWriter] = []
 
     def begin() -> None:
-        writers.append(ProgressWriter(diary))
+        writers.append(ProgressWriter(log))
 
     def write(*records: dict[str, Any]) -> None:
         for record in records:
@@ -236,17 +236,17 @@ def test_following_shows_everything_up_to_the_end_and_returns_the_exit_code(tmp_
         lambda: None, begin, lambda: write(*RECORDS), lambda: write(last), lambda: writers[0].close(), code=3
     )
     with TrainingView(screen, clock=clock) as view:
-        assert follow(diary, process, view, sleep=clock.sleep) == 3
+        assert follow(log, process, view, sleep=clock.sleep) == 3
     assert view.story.step == 491_520
     assert lines_of(screen)[-1].startswith("finished after 491,520 samples")
 
 
 def test_following_forgets_what_a_resumed_run_drops(tmp_path: Path) -> None:
-    diary = tmp_path / "progress.jsonl"
-    diary.write_text("".join(json.dumps(record) + "\n" for record in RECORDS), encoding="utf-8")
+    log = tmp_path / "progress.jsonl"
+    log.write_text("".join(json.dumps(record) + "\n" for record in RECORDS), encoding="utf-8")
     with TrainingView(console(terminal=False)) as view:
-        process = ScriptedProcess(lambda: None, lambda: ProgressWriter.resume(diary, 8192).close())
-        follow(diary, process, view, sleep=lambda _: None)
+        process = ScriptedProcess(lambda: None, lambda: ProgressWriter.resume(log, 8192).close())
+        follow(log, process, view, sleep=lambda _: None)
     assert view.story.step == 8192
     assert len(view.story.validations) == 0
 
@@ -272,11 +272,11 @@ def test_the_first_interrupt_waits_for_the_process_and_the_second_does_not(tmp_p
             follow(tmp_path / "none", ScriptedProcess(interrupt), view, wait_on_interrupt=False)
 
 
-def test_a_process_elsewhere_is_there_as_long_as_it_holds_the_diary(tmp_path: Path) -> None:
-    diary = tmp_path / "progress.jsonl"
-    with ProgressWriter(diary):
-        assert WatchedProcess(diary).poll() is None
-    assert WatchedProcess(diary).poll() == 0
+def test_a_process_elsewhere_is_there_as_long_as_it_holds_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "progress.jsonl"
+    with ProgressWriter(log):
+        assert WatchedProcess(log).poll() is None
+    assert WatchedProcess(log).poll() == 0
 
 
 # Curves

@@ -30,7 +30,7 @@ from gpuyard.network.config import RULE_KINDS
 from gpuyard.network.model_file import write_model
 from gpuyard.network.rollout import EpisodeRunner, native_network
 from gpuyard.network.sizes import NetworkSizes
-from gpuyard.runs.files import BEST, CHECKPOINT, LAST, START
+from gpuyard.runs.directory import BEST, CHECKPOINT, LAST, START
 from gpuyard.runs.progress import ProgressWriter
 
 LARGEST_DRAW = 2**40

@@ -20,7 +20,7 @@ from gpuyard.learn.process.exit_codes import (
     PEER_LOST,
     REFUSED,
 )
-from gpuyard.runs.files import process_log
+from gpuyard.runs.directory import process_log
 
 # glibc gives every large block back to the system at once, and asks for it again at the next layer: with
 # these settings, which only count before a process starts, forward and backward passes take half the time.

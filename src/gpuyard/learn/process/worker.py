@@ -38,7 +38,7 @@ from gpuyard.learn.process.probe import action_record
 from gpuyard.learn.process.tensorboard import open_board
 from gpuyard.learn.process.validation import Validation
 from gpuyard.network.model_file import write_model
-from gpuyard.runs.files import BEST, CHECKPOINT, CONFIG, DIAGNOSIS, LAST, PROGRESS, START
+from gpuyard.runs.directory import BEST, CHECKPOINT, CONFIG, DIAGNOSIS, LAST, PROGRESS, START
 from gpuyard.runs.progress import ProgressWriter
 
 CONTROL_EVERY = 32
@@ -310,7 +310,8 @@ def _open_diary(worker: Worker | EvolveWorker, resume: bool) -> ProgressWriter:
     start = {"event": "start", "algorithm": worker.config.algorithm, "name": worker.directory.resolve().name}
     warm = worker.config.warm_start
     total = worker.config.training.steps + (warm.steps if warm else 0)
-    diary.write({**start, "total_steps": total, "time": time.time()})
+    judged = {"metric": worker.config.validation.metric, "higher_is_better": True}
+    diary.write({**start, **judged, "total_steps": total, "time": time.time()})
     return diary
 
 

@@ -27,7 +27,7 @@ from gpuyard.learn.search import SearchProgress, SearchResult, search
 from gpuyard.network.model_file import ModelFile, write_model
 from gpuyard.observation.config import EnvConfig, read_settings
 from gpuyard.registry import suggest
-from gpuyard.runs.files import BEST, CONFIG, LAST, PROGRESS
+from gpuyard.runs.directory import BEST, CONFIG, LAST, PROGRESS
 from gpuyard.runs.progress import ProgressWriter
 from gpuyard.workload import Workload, read_workload
 
@@ -130,7 +130,8 @@ def run_search(
     began = time.monotonic()
     with ProgressWriter(directory / PROGRESS) as diary:
         start = {"event": "start", "algorithm": "search", "name": directory.resolve().name}
-        diary.write({**start, "total_steps": max(1, run.search.generations), "time": time.time()})
+        judged = {"metric": run.search.metric, "higher_is_better": True}
+        diary.write({**start, **judged, "total_steps": max(1, run.search.generations), "time": time.time()})
 
         def note(said: SearchProgress) -> None:
             if said.generation is not None:
