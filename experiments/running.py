@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from experiments.recipe import Command, Recipe, Step, commands_of, read_recipe
 from gpuyard.errors import InputError
-from gpuyard.files import atomic_write
+from gpuyard.files import atomic_write, parse_json
 from gpuyard.network.model_file import HERE
 from gpuyard.runs.directory import CHECKPOINT, open_run
 
@@ -102,7 +102,7 @@ class Experiment:
 def _read(path: Path) -> dict[str, Any] | None:
     """A record; None if there is none."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parse_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError):

@@ -1,16 +1,21 @@
-"""Writing a file so that it is either complete or as it was before."""
+"""Files written so that they are either complete or as they were before, and JSON read strictly."""
 
+import json
 import os
 import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from gpuyard.errors import InputError
 
 _OS_ERROR = re.compile(r"\(os error (\d{1,4})\)")
 """How polars, which is written in Rust, states an error of the system in exceptions of its own."""
+
+_MOST_DIGITS = 300
+"""A whole number of more digits is no float, and so no number of a job, a result or a model."""
 
 
 @contextmanager
@@ -96,3 +101,59 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def parse_json(data: str | bytes, *, lenient: bool = False) -> Any:
+    """What a JSON text states, if all of it can be kept in tables, files and on a terminal.
+
+    Args:
+        data: The text, or its UTF-8 bytes.
+        lenient: Accept NaN and infinite numbers, which Python's own ``json.dumps`` writes.
+
+    Raises:
+        ValueError: naming what is wrong. Beside what is no JSON these are halves of UTF-16
+            pairs, keys that appear twice, NaN, numbers beyond the range of a float, and too deep nesting.
+    """
+    text = data if isinstance(data, str) else data.decode("utf-8-sig")
+    numbers: dict[str, Any] = {} if lenient else {"parse_constant": _no_number, "parse_float": _finite_float}
+    try:
+        value = json.loads(text, parse_int=_whole, object_pairs_hook=_unique, **numbers)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
+    if not is_text(value):
+        raise ValueError("a text in it holds half of a UTF-16 pair")
+    return value
+
+
+def is_text(value: Any) -> bool:
+    """Whether all texts and keys of a JSON value are Unicode text, without halves of UTF-16 pairs."""
+    if isinstance(value, str):
+        return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+    if isinstance(value, dict):
+        return all(is_text(key) and is_text(entry) for key, entry in value.items())
+    return all(map(is_text, value)) if isinstance(value, list) else True
+
+
+def _no_number(constant: str) -> float:
+    raise ValueError(f"{constant} is no number")
+
+
+def _finite_float(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{text[:40]} is beyond the range of numbers")
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"{text[:20]}... is beyond the range of numbers")
+    return int(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} appears twice")
+    return record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ from cyclopts import Parameter
 
 from gpuyard.cli.shape_options import parse_pairs
 from gpuyard.errors import InputError
+from gpuyard.files import parse_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -159,7 +159,7 @@ def parse_settings(option: str, texts: Iterable[str]) -> dict[str, Any]:
     for name, value in settings.items():
         if value[:1] in ("[", "{"):
             try:
-                settings[name] = json.loads(value)
+                settings[name] = parse_json(value)
             except ValueError:
                 raise InputError(f"{option} {name}={value}: is not valid JSON") from None
     return settings

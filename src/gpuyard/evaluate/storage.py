@@ -12,7 +12,7 @@ from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.setting import PolicyEntry, Setting
 from gpuyard.evaluate.stored import check_tables
-from gpuyard.files import atomic_write, check_directory
+from gpuyard.files import atomic_write, check_directory, parse_json
 from gpuyard.units import json_text
 
 FORMAT = 2
@@ -199,7 +199,7 @@ def _account(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_document(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_bytes())
     except FileNotFoundError:
         raise InputError(
             f"{path.parent}: holds no results (no {DOCUMENT}); give a directory that gpuyard evaluate --out "
@@ -207,8 +207,8 @@ def _read_document(path: Path) -> dict[str, Any]:
         ) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: is not valid JSON; make the results again") from None
+    except ValueError as error:
+        raise InputError(f"{path}: is not valid JSON ({error!s:.80}); make the results again") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else None
         raise InputError(

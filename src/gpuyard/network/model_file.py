@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
-from gpuyard.files import atomic_write
+from gpuyard.files import atomic_write, parse_json
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import check_tensors
@@ -204,7 +204,7 @@ def _header(path: str | Path, data: bytes) -> dict[str, Any]:
             f"give a run directory, or its {BEST}"
         )
     try:
-        header = json.loads(stated)
+        header = parse_json(stated)
     except ValueError:
         raise InputError(f"{path}: is damaged (its description cannot be read); {_AGAIN}") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
@@ -231,7 +231,7 @@ def _safetensors_header(path: str | Path, data: bytes) -> dict[str, Any]:
     if len(data) < 8 + length or not begins:
         raise InputError(f"{path}: is cut short; {_AGAIN}")
     try:
-        whole = json.loads(data[8 : 8 + length])
+        whole = parse_json(data[8 : 8 + length])
         ends = [entry["data_offsets"][1] for name, entry in whole.items() if name != "__metadata__"]
         missing = 8 + length + max(ends, default=0) - len(data)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):

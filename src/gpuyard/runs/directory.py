@@ -224,7 +224,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not valid TOML ({error}); correct it, or remove the run") from None
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gpuyard.errors import InputError
+from gpuyard.files import parse_json
 
 Record = dict[str, Any]
 
@@ -96,8 +97,8 @@ def parse_record(line: bytes, path: Path, number: int) -> Record:
     """
     where = f"{path}, line {number}"
     try:
-        record = json.loads(line, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        record = parse_json(line)
+    except ValueError:
         shown = line[:40].decode("utf-8", "backslashreplace")
         raise InputError(
             f"{where}: is not JSON ({shown!r}); delete that line, or remove the run and train it again"
@@ -111,7 +112,7 @@ def parse_record(line: bytes, path: Path, number: int) -> Record:
 
 def _first_wrong(record: Record) -> str | None:
     event, step, values = record["event"], record.get("step", 0), record.get("values", {})
-    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+    if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step < 2**63:
         return f"step is {step!r}, expected a whole number of samples"
     if event in ("update", "validation", "actions") and not {"step", "values"} <= set(record):
         return f"{event} needs a step and values"
@@ -127,10 +128,6 @@ def _first_wrong(record: Record) -> str | None:
     if event == "stop" and record.get("reason") not in STOP_REASONS:
         return f"reason is {record.get('reason')!r}, expected {', '.join(STOP_REASONS)}"
     return None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
 
 
 def _is_number(value: Any) -> bool:

@@ -13,8 +13,8 @@ from gpuyard.workload import import_trace
 from gpuyard.workload.readers.json_records import json_records
 from gpuyard.workload.readers.philly import PhillyFormat
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 
-DATA = Path(__file__).resolve().parents[2] / "data"
 LOG, MACHINES = DATA / "philly" / "cluster_job_log", DATA / "philly" / "cluster_machine_list"
 REDUCED, VC_NODES = DATA / "philly" / "reduced" / "jobs.json", DATA / "philly-csv" / "philly_vc.csv"
 PREFIX = "application_1506638472019_"
@@ -216,11 +216,35 @@ def test_what_is_no_json_list_is_refused_with_its_line(tmp_path, text, message):
         import_trace([path], "philly")
 
 
-def test_a_compressed_log_with_halves_of_characters_is_read(tmp_path):
+@pytest.mark.parametrize("poisoned", [{"user": "\ud800é"}, {"vc": "a\udfff"}, {"submitted_time": "\udc00"}])
+def test_a_job_with_half_a_character_is_rejected_with_its_line(tmp_path, poisoned):
     path = tmp_path / "log.gz"
-    path.write_bytes(gzip.compress(json.dumps([record(MINUTE, user="\ud800é", vc="née")]).encode()))
-    (job,) = import_trace([path]).workload.frame.iter_rows(named=True)
-    assert (job["user"], job["group"]) == ("?é", "née")
+    records = [record(MINUTE, user="é"), record(MINUTE, **poisoned), record(MINUTE, vc="née\U0001f600")]
+    path.write_bytes(gzip.compress(("[\n" + ",\n".join(map(json.dumps, records)) + "]").encode()))
+    trace = import_trace([path])
+    (found,) = trace.report.rejected
+    assert found.reason == "holds half of a UTF-16 pair, which is no text"
+    assert found.first == ("log.gz:3",)
+    jobs = trace.workload.frame
+    assert (jobs["user"][0], jobs["group"][1]) == ("é", "née\U0001f600")
+
+
+def test_an_attempt_with_half_a_character_rejects_its_job(tmp_path):
+    path = tmp_path / "log.json"
+    whole, poisoned = record(MINUTE), record(MINUTE)
+    poisoned["attempts"][0]["end_time"] = "\ud800"
+    path.write_text(json.dumps([poisoned, whole]))
+    trace = import_trace([path])
+    assert [found.rows for found in trace.report.rejected] == [1]
+    assert len(trace.workload) == 1
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "9" * 400])
+def test_a_number_that_is_none_is_no_count_of_gpus(tmp_path, number):
+    path = tmp_path / "log.json"
+    poisoned = json.dumps(record(MINUTE)).replace('"attempts"', f'"num_gpus": {number}, "attempts"')
+    path.write_text(f"[{poisoned}]")
+    assert len(import_trace([path]).workload) == 1
 
 
 @settings(max_examples=150)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gpuyard import _core
 from gpuyard.errors import InputError
-from gpuyard.files import atomic_write
+from gpuyard.files import atomic_write, parse_json
 from gpuyard.learn.learner import Learner
 
 FORMAT = 1
@@ -84,7 +84,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             if header is None:
                 raise InputError(f"{path}: is not a checkpoint of a training run")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        document = json.loads(header)
+        document = parse_json(header, lenient=True)
     except (SafetensorError, ValueError, OSError) as error:
         raise InputError(
             f"{path}: is damaged ({str(error).splitlines()[0]}); restore a copy, or begin a new run with "

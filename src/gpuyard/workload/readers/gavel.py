@@ -1,6 +1,5 @@
 """Gavel's traces: training jobs as a number of steps, with a table of steps a second by GPU type."""
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from gpuyard.errors import InputError
+from gpuyard.files import parse_json
 from gpuyard.registry import register, suggest
 from gpuyard.workload.chunks import line_chunks, open_bytes
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
@@ -112,8 +112,8 @@ def _throughputs(path: Path, options: GavelOptions) -> pl.DataFrame:
     """Steps a second of one GPU type: ``job_type``, ``gpus``, ``rate``."""
     with open_bytes(path) as file:
         try:
-            table = json.loads(file.read())
-        except (ValueError, RecursionError) as error:
+            table = parse_json(file.read())
+        except ValueError as error:
             raise InputError(f"{path}: is no JSON ({str(error)[:100]}); fetch it again") from None
     if not isinstance(table, Mapping) or not isinstance(table.get(options.gpu_type), Mapping):
         types = dict.fromkeys(table) if isinstance(table, Mapping) else {}
@@ -130,8 +130,7 @@ def _throughputs(path: Path, options: GavelOptions) -> pl.DataFrame:
                 f"{path}, key {options.gpu_type}.{key[:80]}: expected ('job type', scale factor) with "
                 "a number under 'null', the steps a second of the job alone; fetch the table again"
             )
-        job_type = found[1].encode(errors="replace").decode()  # JSON can state half characters
-        rows.append((job_type, float(found[2]), float(rate)))
+        rows.append((found[1], float(found[2]), float(rate)))
     schema = {"job_type": pl.String, "gpus": pl.Float64, "rate": pl.Float64}
     return pl.DataFrame(rows, schema=schema, orient="row").unique(["job_type", "gpus"], keep="first")
 

@@ -90,15 +90,21 @@ class _Batch:
         return len(self._jobs)
 
     def add(self, line: int, record: dict[str, Any]) -> None:
+        """Take a record, or raise UnicodeEncodeError and leave the batch as it is."""
         job = len(self._jobs)
         identity = _text(record.get("jobid", record.get("id")))
-        names = (_text(record.get(key)) for key in ("vc", "user", "status", "submitted_time"))
-        self._jobs.append((job, line, identity, *names, _count(record.get("num_gpus"))))
-        for attempt in _dicts(record.get("attempts")):
-            gpus = sum(_length(machine.get("gpus")) for machine in _dicts(attempt.get("detail")))
-            self._attempts.append(
-                (job, _text(attempt.get("start_time")), _text(attempt.get("end_time")), gpus)
+        names = [_text(record.get(key)) for key in ("vc", "user", "status", "submitted_time")]
+        attempts = [
+            (
+                job,
+                _text(attempt.get("start_time")),
+                _text(attempt.get("end_time")),
+                sum(_length(machine.get("gpus")) for machine in _dicts(attempt.get("detail"))),
             )
+            for attempt in _dicts(record.get("attempts"))
+        ]
+        self._jobs.append((job, line, identity, *names, _count(record.get("num_gpus"))))
+        self._attempts += attempts
 
     def jobs(self) -> pl.DataFrame:
         return pl.DataFrame(self._jobs, schema=_JOB_COLUMNS, orient="row")
@@ -114,7 +120,11 @@ def _batches(path: Path, log: ImportLog) -> Iterator[_Batch]:
         if not isinstance(record, dict):
             log.reject("not an object with the keys of a job", path.name, [line])
             continue
-        batch.add(line, record)
+        try:
+            batch.add(line, record)
+        except UnicodeEncodeError:
+            log.reject("holds half of a UTF-16 pair, which is no text", path.name, [line])
+            continue
         if len(batch) == _BATCH_RECORDS:
             yield batch
             batch = _Batch()
@@ -192,11 +202,16 @@ def _summaries(attempts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _text(value: Any) -> str | None:
-    """Text of a record; None for null, "None" and other kinds of values."""
+    """Text of a record; None for null, "None" and other kinds of values.
+
+    Raises:
+        UnicodeEncodeError: if it holds half of a UTF-16 pair, as JSON can, which no table can keep.
+    """
     if not isinstance(value, str) or value in NO_VALUE:
         return None
-    # JSON can hold halves of UTF-16 pairs, which are no text that a table can keep.
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if not value.isascii():
+        value.encode()
+    return value
 
 
 def _count(value: Any) -> float | None:
