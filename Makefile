@@ -33,8 +33,11 @@ test: setup
 	@$(BROWSER) || echo "No chromium on PATH: the tests in a browser are skipped (Debian: apt-get install chromium)"
 	@$(BIN)/python -m pytest -n $(CORES) -m "not slow"
 
+# Long tests, and all that draw random cases, on other cases each time; SEED repeats a run.
+SEED ?= $(shell date +%s)
 test-slow: setup
-	@$(BIN)/python -m pytest -n $(CORES) -m slow
+	@echo "random cases of seed $(SEED); to repeat them: make test-slow SEED=$(SEED)"
+	@$(BIN)/python -m pytest -n $(CORES) -m "slow or hypothesis" --hypothesis-profile=explore --hypothesis-seed=$(SEED)
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -1,15 +1,19 @@
 """Which build of the package is tested, how Hypothesis searches, and where shared data lie."""
 
 import os
+import random
 import sys
+from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
+from support.paths import SHARED
+
 # Tests run in as many processes as there are cores; threads of torch on top of these only wait.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
 
 def _put_package_first(path: str) -> None:
@@ -27,13 +31,55 @@ def _put_package_first(path: str) -> None:
 if os.environ.get("GPUYARD_PACKAGE"):
     _put_package_first(os.environ["GPUYARD_PACKAGE"])
 
-settings.register_profile("default", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+# The same cases every time, so that a green commit stays green; no test reads what an earlier run has found.
+settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
+# Other cases every time (make test-slow); a failure prints the case to put above the test.
+settings.register_profile("explore", deadline=None, database=None, print_blob=True)
+settings.load_profile("fixed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--shuffle SEED``."""
+    help_text = "run files, and the tests of each file, in an order drawn from SEED"
+    parser.addoption("--shuffle", type=int, default=None, metavar="SEED", help=help_text)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """How to run the same again."""
+    lines = []
+    if (shuffle := config.getoption("--shuffle")) is not None:
+        lines.append(f"order of tests: the same again with --shuffle {shuffle}")
+    if config.getoption("--hypothesis-profile", None) == "explore":
+        seed = config.getoption("--hypothesis-seed", None)
+        again = f"--hypothesis-profile explore --hypothesis-seed {seed}"
+        lines.append(f"random cases: the same again with {again} (make test-slow SEED={seed})")
+    return lines
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of a file stay together, as they share what is made once for the file."""
+    seed = config.getoption("--shuffle")
+    if seed is None:
+        return
+    draw = random.Random(seed)
+    files = [list(tests) for _, tests in groupby(items, key=lambda item: item.path)]
+    draw.shuffle(files)
+    for tests in files:
+        draw.shuffle(tests)
+    items[:] = [test for tests in files for test in tests]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What draws from generators that the whole process shares draws the same in any order of tests."""
+    random.seed(0)
+    np.random.seed(0)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
 
 
 def _shared_directory(name: str) -> Path:
-    directory = PROJECT_ROOT.parent / "shared" / name
+    directory = SHARED / name
     if not directory.is_dir():
         pytest.skip(f"{directory} is not there; it lies beside the project, not in it")
     return directory

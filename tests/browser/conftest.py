@@ -21,7 +21,10 @@ def browser() -> Iterator[Any]:
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.skip(f"no browser: none of {', '.join(NAMES)} is on PATH (Debian: apt-get install chromium)")
-    playwright = pytest.importorskip("playwright.sync_api")
+    if os.environ.get("GPUYARD_BROWSER") == "required":
+        from playwright import sync_api as playwright
+    else:
+        playwright = pytest.importorskip("playwright.sync_api")
     # Chromium's sandbox refuses to run as root, which containers are.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with playwright.sync_playwright() as driver:
