@@ -13,8 +13,8 @@ from gpuyard.registry import registered
 from gpuyard.workload import import_trace, workload_formats
 from gpuyard.workload.chunks import read_head
 from gpuyard.workload.formats import JOBS
+from support.paths import DATA
 
-DATA = Path(__file__).resolve().parent.parent / "data"
 FORMATS = sorted(workload_formats())
 
 

@@ -1,7 +1,6 @@
 """What every registered rule must do. A rule is found through the registry: being there, it is tested."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,8 +23,9 @@ from gpuyard.policies.heuristics import Heuristic
 from gpuyard.registry import registered
 from gpuyard.simulation.run import SimulationResult, simulate
 from support.invariants import check_result
+from support.paths import DOCS
 
-CONTRACT = Path(__file__).resolve().parents[2] / "docs" / "contract" / "simulator.md"
+CONTRACT = DOCS / "contract" / "simulator.md"
 NOT_NATIVE = "milp"
 VARIANTS: dict[str, dict[str, object]] = {
     "plain": {},

@@ -9,8 +9,8 @@ import pytest
 from gpuyard.cluster.model import parse_cluster
 from gpuyard.workload import import_trace, workload_formats
 from gpuyard.workload.chunks import read_head
+from support.paths import DATA
 
-DATA = Path(__file__).resolve().parent.parent / "data"
 MINE = ("pai", "pai-simulator", "openb", "spot-gpu-2026", "google-2011", "google-2019")
 
 

@@ -22,8 +22,8 @@ from gpuyard.cli import main
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
 from support.experiment_cases import copy_of, finished_experiment, with_seeds, with_two_times
+from support.paths import DOCS, ROOT
 
-ROOT = Path(__file__).parents[3]
 NASTY = 'a --> b <!-- c --!> -- ---> "\\-->\\" | é'
 
 
@@ -292,7 +292,7 @@ def test_a_damaged_section_is_refused_and_named(
 
 @pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
 def test_no_section_of_the_projects_page_is_damaged(path: Path, tmp_path: Path) -> None:
-    published, experiment = Published.read(ROOT / "docs" / "results.md"), Experiment.of(path, tmp_path)
+    published, experiment = Published.read(DOCS / "results.md"), Experiment.of(path, tmp_path)
     account = published.account(experiment)
     assert account is None or account.is_whole
 

@@ -11,6 +11,7 @@ from experiments.recipe import Command, read_recipe
 from experiments.running import Experiment, run_experiment
 from gpuyard.cli import main
 from gpuyard.errors import InputError
+from support.paths import ROOT
 
 RECIPE = """
 title = "Two seeds and a test"
@@ -310,7 +311,7 @@ def test_a_recipe_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    sorted((Path(__file__).parents[3] / "experiments" / "recipes").glob("*.toml")),
+    sorted((ROOT / "experiments" / "recipes").glob("*.toml")),
     ids=lambda path: path.stem,
 )
 def test_every_recipe_of_the_project_is_well_formed(path: Path) -> None:

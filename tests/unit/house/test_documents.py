@@ -10,9 +10,9 @@ import gpuyard.policies.grammar  # noqa: F401  (registers the rules)
 from gpuyard import cli
 from gpuyard.registry import registered
 from gpuyard.workload.formats import workload_formats
+from support.paths import DOCS, ROOT
 
-ROOT = Path(__file__).parents[3]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 

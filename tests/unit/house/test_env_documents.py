@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -17,8 +16,8 @@ from gpuyard.env import EnvConfig
 from gpuyard.errors import InputError
 from gpuyard.observation.config import BASELINE_METRICS
 from gpuyard.observation.presets import env_presets
+from support.paths import DOCS
 
-DOCS = Path(__file__).parents[3] / "docs"
 ENVIRONMENTS, MDP, OBSERVATION, METRICS = (
     (DOCS / f"{name}.md").read_text(encoding="utf-8")
     for name in ("guide/environments", "contract/mdp", "contract/observation", "contract/metrics")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))
+from support.paths import ROOT
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def run_example(name: str, *arguments: str) -> str:

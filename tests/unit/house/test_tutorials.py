@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-TUTORIALS = sorted((ROOT / "docs" / "start").glob("*.md"))
+from support.paths import DOCS, ROOT
+
+TUTORIALS = sorted((DOCS / "start").glob("*.md"))
 SHELL = '__import__("subprocess").run(["bash", "-euo", "pipefail", "-c", r"""'
 
 

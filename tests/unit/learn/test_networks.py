@@ -3,7 +3,6 @@
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -28,6 +27,7 @@ from support.network_cases import (
     sizes_of,
     trained_by_chance,
 )
+from support.paths import DOCS
 
 ALL_CASES = all_cases()
 every_case = pytest.mark.parametrize("case", ALL_CASES, ids=name_of)
@@ -378,7 +378,7 @@ def test_hosts_shown_as_classes_are_refused() -> None:
 
 
 def test_document_tells_how_many_parameters_networks_have() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "contract" / "networks.md").read_text(encoding="utf-8")
+    page = (DOCS / "contract" / "networks.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([a-z-]+)` \| (\d+) \| (\d+) \| ([\d,]+) \|$", page, re.MULTILINE)
     assert {kind for kind, *_ in rows} == set(registered("network"))
     for kind, width, depth, count in rows:

@@ -1,7 +1,6 @@
 """Every metric against a number worked out by hand."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,10 @@ from gpuyard.errors import InputError
 from gpuyard.metrics.catalogue import compute_breakdown, compute_metrics, metrics
 from gpuyard.native.schedule import Schedule
 from gpuyard.workload import Workload, make_workload
+from support.paths import DOCS
 from support.schedules import make_schedule
 
-DOCS = Path(__file__).parents[3] / "docs" / "contract" / "metrics.md"
+PAGE = DOCS / "contract" / "metrics.md"
 Case = tuple[Workload, Cluster, Schedule]
 COLUMNS = ("wait_s", "jct_s", "slowdown", "bounded_slowdown")
 
@@ -334,7 +334,7 @@ def test_a_breakdown_by_something_else_is_refused(three_jobs: Case) -> None:
 
 
 def test_every_metric_stands_in_the_docs_with_its_unit_and_direction() -> None:
-    text = DOCS.read_text()
+    text = PAGE.read_text()
     for entry in metrics().values():
         assert f"| `{entry.name}` | {entry.unit} | {entry.direction} |" in text
 

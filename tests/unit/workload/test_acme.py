@@ -11,9 +11,10 @@ from gpuyard.workload import import_trace
 from gpuyard.workload.readers.acme import AcmeFormat
 from gpuyard.workload.readers.helios import HeliosFormat
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 
-DATA = Path(__file__).resolve().parents[2] / "data" / "acme"
-KALOS, SEREN = DATA / "trace_kalos.csv", DATA / "seren" / "trace_seren.csv"
+SAMPLES = DATA / "acme"
+KALOS, SEREN = SAMPLES / "trace_kalos.csv", SAMPLES / "seren" / "trace_seren.csv"
 
 
 def by_id(trace) -> dict[str, dict]:

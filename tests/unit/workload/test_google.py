@@ -15,9 +15,9 @@ from gpuyard.workload.readers import google_events
 from gpuyard.workload.readers.google_2011 import Google2011Format
 from gpuyard.workload.readers.google_2019 import Google2019Format
 from support.damage import damaged
+from support.paths import DATA
 from support.reading import by_id, read_or_refuse, rejected
 
-DATA = Path(__file__).resolve().parents[2] / "data"
 PART = "part-00000-of-00001"
 FILES_2011 = {
     "jobs": DATA / "google-2011" / f"{PART}-task_events.csv",

@@ -11,9 +11,10 @@ from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.helios import GPU_NUMBERS, HeliosFormat
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 
-DATA = Path(__file__).resolve().parents[2] / "data" / "helios"
-LOG, NUMBERS = DATA / "cluster_log.csv", DATA / "cluster_gpu_number.csv"
+SAMPLES = DATA / "helios"
+LOG, NUMBERS = SAMPLES / "cluster_log.csv", SAMPLES / "cluster_gpu_number.csv"
 HEADER = LOG.read_text().splitlines()[0]
 ROW = "1,u1,vcOne,8,64,1,COMPLETED,2020-09-01 00:00:00,2020-09-01 00:00:10,2020-09-01 00:01:10,60,10"
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.job_csv import JobCsvFormat
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 
-TABLE = Path(__file__).resolve().parents[2] / "data" / "job-csv" / "jobs.csv"
+TABLE = DATA / "job-csv" / "jobs.csv"
 HEADER = "job_id,arrival_s,service_sec,gpu_count\n"
 
 

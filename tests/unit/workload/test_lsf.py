@@ -1,7 +1,5 @@
 """Reading lsb.acct: counted lists, quotes, versions, hosts, GPUs, limits and states."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,8 +8,9 @@ from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.lsf_records import RecordError, parse_job_finish, tokens
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 
-SAMPLE = Path(__file__).resolve().parents[2] / "data" / "lsf" / "lsb.acct"
+SAMPLE = DATA / "lsf" / "lsb.acct"
 LINES = SAMPLE.read_text().splitlines()
 
 

@@ -11,10 +11,11 @@ from gpuyard.workload import import_trace
 from gpuyard.workload.readers.openb import OpenbFormat
 from gpuyard.workload.readers.requests import CPUS_ROUNDED
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 from support.reading import by_id, read_or_refuse, rejected, repaired
 
-DATA = Path(__file__).resolve().parents[2] / "data" / "openb"
-PODS, NODES = DATA / "pods.csv", DATA / "nodes.csv"
+SAMPLES = DATA / "openb"
+PODS, NODES = SAMPLES / "pods.csv", SAMPLES / "nodes.csv"
 HEADER = PODS.read_text().splitlines()[0]
 
 

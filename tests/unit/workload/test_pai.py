@@ -14,10 +14,11 @@ from gpuyard.workload.readers.pai import PaiFormat
 from gpuyard.workload.readers.pai_tables import COLUMNS, TABLES
 from gpuyard.workload.readers.requests import CPUS_ROUNDED, SHARES_ROUNDED
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 from support.reading import by_id, read_or_refuse, rejected, repaired
 
-DATA = Path(__file__).resolve().parents[2] / "data" / "pai"
-FILES = {role: DATA / f"{table}.csv" for role, table in TABLES.items()}
+SAMPLES = DATA / "pai"
+FILES = {role: SAMPLES / f"{table}.csv" for role, table in TABLES.items()}
 JOBS, TASKS, TAGS, MACHINES = FILES.values()
 
 

@@ -11,9 +11,10 @@ from gpuyard.workload import import_trace
 from gpuyard.workload.readers.pai_simulator import PaiSimulatorFormat
 from gpuyard.workload.readers.requests import CPUS_ROUNDED, SHARES_ROUNDED
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 from support.reading import by_id, rejected, repaired
 
-SAMPLE = Path(__file__).resolve().parents[2] / "data" / "pai-simulator" / "pai_job.csv"
+SAMPLE = DATA / "pai-simulator" / "pai_job.csv"
 HEADER = "job_id,num_inst,submit_time,num_cpu,num_gpu,gpu_type,duration,user"
 
 

@@ -1,7 +1,5 @@
 """The reduced CSV of Philly."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,9 +8,10 @@ from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.philly_csv import PhillyCsvFormat
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 
-DATA = Path(__file__).resolve().parents[2] / "data" / "philly-csv"
-TABLE, VC_NODES = DATA / "philly.csv", DATA / "philly_vc.csv"
+SAMPLES = DATA / "philly-csv"
+TABLE, VC_NODES = SAMPLES / "philly.csv", SAMPLES / "philly_vc.csv"
 
 
 def test_the_table_is_recognised_by_exactly_its_header():

@@ -10,8 +10,9 @@ from gpuyard.errors import InputError
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.plain_csv import PlainCsvFormat
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 
-TABLE = Path(__file__).resolve().parents[2] / "data" / "plain-csv" / "jobs.csv"
+TABLE = DATA / "plain-csv" / "jobs.csv"
 
 
 @pytest.fixture

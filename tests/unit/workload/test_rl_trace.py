@@ -1,7 +1,5 @@
 """Reading RLTune's traces: two widths, absent values, types, order."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,8 +7,9 @@ from hypothesis import strategies as st
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.rl_trace import RlTrace
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 
-SAMPLE = Path(__file__).resolve().parents[2] / "data" / "rl-trace" / "trace.csv"
+SAMPLE = DATA / "rl-trace" / "trace.csv"
 ROW = ["j", "10", "0", "25", "8", "-1", "-1", "-1", "-1", "-1", "1", "2", "1", "-1", "0", "-1", "-1"]
 
 

@@ -1,7 +1,5 @@
 """Reading Slurm's job completion log: keys, names with blanks, arrays, limits in minutes."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,8 +7,9 @@ from hypothesis import strategies as st
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.slurm_jobcomp import SlurmJobcomp
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 
-SAMPLE = Path(__file__).resolve().parents[2] / "data" / "slurm-jobcomp" / "jobcomp.log"
+SAMPLE = DATA / "slurm-jobcomp" / "jobcomp.log"
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Reading what sacct prints: layouts, ids, steps, requeues, resources, times and states."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,8 +8,9 @@ from gpuyard.errors import InputError
 from gpuyard.workload import chunks, import_trace
 from gpuyard.workload.readers.slurm_sacct import SlurmSacct
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 
-DATA = Path(__file__).resolve().parents[2] / "data" / "slurm-sacct"
+SAMPLES = DATA / "slurm-sacct"
 USUAL = {
     "JobID": "7", "User": "ann", "Account": "vision", "Partition": "gpu", "State": "COMPLETED",
     "Submit": "2024-03-01T08:00:00", "Start": "2024-03-01T08:01:00", "End": "2024-03-01T09:01:00",
@@ -49,7 +48,7 @@ def by_id(trace):
 
 
 def test_the_sample_of_quirks_reads_as_calculated_by_hand():
-    trace = import_trace([DATA / "sacct.txt"])
+    trace = import_trace([SAMPLES / "sacct.txt"])
     jobs = by_id(trace)
     assert (jobs["101"]["gpus"], jobs["101"]["memory_mib"], jobs["101"]["estimate_s"]) == (2, 4096, 7200)
     assert (jobs["102_7"]["gpus"], jobs["102_7"]["duration_s"]) == (8, 49 * 3600)
@@ -72,24 +71,24 @@ def test_the_sample_of_quirks_reads_as_calculated_by_hand():
 
 @pytest.mark.parametrize("chunk_bytes", [100, 1000, 3000])
 def test_pieces_of_any_size_give_the_same_jobs(chunk_bytes, monkeypatch):
-    whole = import_trace([DATA / "sacct.txt"])
+    whole = import_trace([SAMPLES / "sacct.txt"])
     monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk_bytes)  # steps come apart from their jobs
-    pieces = import_trace([DATA / "sacct.txt"])
+    pieces = import_trace([SAMPLES / "sacct.txt"])
     assert pieces.workload.frame.equals(whole.workload.frame)
     assert pieces.report == whole.report
 
 
 def test_a_lone_quote_in_a_name_does_not_join_the_pieces_behind_it(monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 400)
-    assert len(list(chunks.line_chunks(DATA / "sacct.txt"))) > 5
+    assert len(list(chunks.line_chunks(SAMPLES / "sacct.txt"))) > 5
 
 
 def test_a_name_with_pipes_in_the_middle_does_not_shift_the_fields():
-    assert by_id(import_trace([DATA / "sacct.txt"]))["102_7"]["group"] == "gpu"
+    assert by_id(import_trace([SAMPLES / "sacct.txt"]))["102_7"]["group"] == "gpu"
 
 
 def test_a_name_with_pipes_at_the_end_of_the_headerless_form_is_kept_together():
-    jobs = by_id(import_trace([DATA / "xdmod" / "accounting.log"]))
+    jobs = by_id(import_trace([SAMPLES / "xdmod" / "accounting.log"]))
     assert set(jobs) == {"501", "502"}
     assert (jobs["501"]["gpus"], jobs["501"]["memory_mib"], jobs["501"]["duration_s"]) == (2, 31000, 259200)
     assert jobs["502"]["memory_mib"] == 72192
@@ -97,7 +96,7 @@ def test_a_name_with_pipes_at_the_end_of_the_headerless_form_is_kept_together():
 
 @pytest.mark.parametrize(("version", "group"), [("aws-v1", ""), ("aws-v2", "spot")])
 def test_both_versions_of_the_aws_form_are_read(version, group):
-    jobs = import_trace([DATA / version / "sacct.txt"]).workload.frame
+    jobs = import_trace([SAMPLES / version / "sacct.txt"]).workload.frame
     assert jobs["duration_s"].to_list() == [316]
     assert jobs["group"].to_list() == [group]
 
@@ -362,12 +361,12 @@ def test_other_tables_are_not_taken_for_sacct(head):
     assert SlurmSacct.role_of(head, "jobs.txt") is None
 
 
-SAMPLES = [DATA / "sacct.txt", DATA / "xdmod" / "accounting.log", DATA / "aws-v1" / "sacct.txt"]
+LAYOUTS = [SAMPLES / "sacct.txt", SAMPLES / "xdmod" / "accounting.log", SAMPLES / "aws-v1" / "sacct.txt"]
 
 
 @settings(max_examples=60)
 @given(data=st.data(), options=st.sampled_from([{}, {"requeued": "merge", "gpu_types": "allocated"}]))
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("sample", LAYOUTS, ids=lambda path: path.parent.name)
 def test_damaged_output_is_refused_or_accounted_for(sample, data, options, tmp_path_factory):
     path = tmp_path_factory.mktemp("sacct") / "damaged.txt"
     path.write_bytes(data.draw(damaged(sample.read_bytes())))

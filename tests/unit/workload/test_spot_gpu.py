@@ -11,10 +11,11 @@ from gpuyard.workload import import_trace
 from gpuyard.workload.readers.requests import SHARES_ROUNDED, THOUSANDTHS_ROUNDED
 from gpuyard.workload.readers.spot_gpu import SpotGpuFormat
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 from support.reading import by_id, read_or_refuse, rejected, repaired
 
-DATA = Path(__file__).resolve().parents[2] / "data" / "spot-gpu-2026"
-JOBS, NODES = DATA / "job_info_df.csv", DATA / "node_info_df.csv"
+SAMPLES = DATA / "spot-gpu-2026"
+JOBS, NODES = SAMPLES / "job_info_df.csv", SAMPLES / "node_info_df.csv"
 HEADER = JOBS.read_text().splitlines()[0]
 
 

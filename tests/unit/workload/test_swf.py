@@ -1,7 +1,5 @@
 """Reading the Standard Workload Format: widths, unknown values, the header, rows that are no jobs."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -10,9 +8,10 @@ from gpuyard.errors import InputError
 from gpuyard.workload import chunks, import_trace
 from gpuyard.workload.readers.swf import SwfFormat
 from support.damage import damaged, import_or_refuse
+from support.paths import DATA
 from support.reading import rejected, repaired
 
-SAMPLE = Path(__file__).resolve().parents[2] / "data" / "swf" / "small.swf"
+SAMPLE = DATA / "swf" / "small.swf"
 ROW = "1 10 5 100 8 -1 -1 4 200 -1 1 7 1 -1 2 3 -1 -1"
 PLACES = {
     "job": 0, "submit": 1, "run": 3, "procs": 4, "requested_procs": 7, "requested_s": 8, "memory": 9,

@@ -1,7 +1,6 @@
 """Every preset: seeded, remade from its history, fits its cluster, and is found by name."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -9,6 +8,7 @@ from gpuyard.errors import InputError
 from gpuyard.simulation.run import simulate
 from gpuyard.workload import SynthConfig, demo_workload, make_workload, read_workload, write_workload
 from gpuyard.workload.generators import preset_workload, preset_workloads, remake
+from support.paths import DOCS
 
 NAMES = sorted(preset_workloads())
 
@@ -76,7 +76,7 @@ def test_what_no_generator_made_cannot_be_remade():
 
 
 def test_the_documentation_lists_every_preset_with_its_cluster():
-    page = (Path(__file__).parents[3] / "docs" / "guide" / "generators.md").read_text(encoding="utf-8")
+    page = (DOCS / "guide" / "generators.md").read_text(encoding="utf-8")
     listed = dict(re.findall(r"^\| `([a-z0-9-]+)` \| (`[a-z0-9]+`|drawn) \|", page, re.M))
     clusters = {name: make().cluster for name, make in preset_workloads().items()}
     assert listed == {name: f"`{cluster}`" if cluster else "drawn" for name, cluster in clusters.items()}
