@@ -13,6 +13,12 @@ from gpuyard.workload.formats import workload_formats
 from support.paths import DOCS, ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+PAGES = [
+    path
+    for folder in ("start", "guide", "contract", "formats", "algorithms")
+    for path in sorted((DOCS / folder).glob("*.md"))
+    if path.name not in ("experiments.md", "mdp.md")
+]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -22,6 +28,52 @@ def test_links_between_files_lead_somewhere(path: Path) -> None:
     for target in targets:
         if not target.startswith("http"):
             assert (path.parent / target).exists(), target
+
+
+def prose(path: Path) -> str:
+    """A document without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def anchors(path: Path) -> set[str]:
+    """What can be linked to in a document: its headings as GitHub names them, and ids."""
+    headings = re.findall(r"^#+ (.*)$", prose(path), re.M)
+    names = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return names | set(re.findall(r'<a (?:id|name)="([^"]+)"', prose(path)))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_to_headings_lead_to_one(path: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", prose(path)):
+        if not target.startswith("http"):
+            assert anchor in anchors(path.parent / target if target else path), f"{target}#{anchor}"
+
+
+def commands_of(path: Path) -> list[str]:
+    """The gpuyard commands of a page, without their comments."""
+    text = re.sub(r" *\\\n\s*", " ", path.read_text(encoding="utf-8"))
+    shell = "".join(re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S))
+    indented = "".join(re.findall(r"^    (.*\n)", text, re.M))
+    return re.findall(r"^gpuyard (.*?)(?: +#.*)?$", shell + indented, re.M)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_the_commands_of_a_page_parse(path: Path) -> None:
+    for command in commands_of(path):
+        cli.app.parse_args(shlex.split(command), print_error=False, exit_on_error=False)
+
+
+def test_commands_are_found_in_blocks_and_over_several_lines() -> None:
+    assert len(commands_of(DOCS / "start" / "first-replay.md")) == 7
+    assert "--draws --windows 10" in commands_of(DOCS / "start" / "first-replay.md")[-1]
+    assert len(commands_of(DOCS / "guide" / "workloads.md")) >= 10
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_pages_are_wrapped_at_100_columns(path: Path) -> None:
+    """Tables and code excepted."""
+    lines = [line for line in prose(path).splitlines() if not line.startswith(("|", "    ", "<!--"))]
+    assert not [line for line in lines if len(line) > 100]
 
 
 def test_every_workload_format_has_a_section_and_a_link_to_its_page() -> None:
