@@ -199,8 +199,8 @@ def _check_windows(jobs: Workload, settings: dict[str, Any]) -> None:
         InputError: if a part that is needed has fewer jobs than a window.
     """
     from gpuyard.evaluate.config import BEST, read_evaluation
+    from gpuyard.evaluate.engine import CHOSEN_IN
     from gpuyard.evaluate.window_sizes import few_windows, refuse_long_windows
-    from gpuyard.evaluate.windows import CHOSEN_IN
 
     config = read_evaluation(settings)
     parts = [config.part, *([CHOSEN_IN[config.part]] if config.against == BEST else [])]

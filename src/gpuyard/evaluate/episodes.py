@@ -4,21 +4,20 @@ Everything runs natively; torch is not needed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import numpy as np
-import polars as pl
 from pydantic import ValidationError
 
 from gpuyard.errors import InputError
-from gpuyard.evaluate import tables as frames
-from gpuyard.evaluate.comparison import ChosenOn, Comparison
+from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.config import BEST
-from gpuyard.evaluate.contenders import Contender, contender_of, with_labels, without_doubles
+from gpuyard.evaluate.contenders import Contender, contender_of
+from gpuyard.evaluate.engine import CHOSEN_IN, Figures, Outcomes, Progress, evaluate, no_progress
 from gpuyard.evaluate.setting import RETURN, Setting, fingerprint_of, lower_is_better
-from gpuyard.evaluate.windows import CHOSEN_IN, Progress
+from gpuyard.evaluate.tables import window_row
 from gpuyard.learn.config import EnvironmentSection, ValidationSection, described, load_toml
 from gpuyard.learn.memory.environments import Environments
 from gpuyard.network.model_file import find_model, left_behind, read_model
@@ -179,28 +178,46 @@ def evaluate_episodes(
     if not isinstance(environment, EnvironmentSection):
         document = {"environment": dict(environment)}
         environment = _section(EnvironmentSection, document, "the environment")
-    arena = _Arena.of(environment, split, threads)
-    episodes = arena.names(count, first_draw) if names is None else list(names)
-    job = _Evaluation(arena, episodes, metric, progress)
-    return job.run([arena.contender(one) for one in policies], against, all_heuristics)
+    source = _Episodes.of(environment, split, threads, metric, progress or no_progress)
+    source = source.on(names if names is not None else source.names(count, first_draw))
+    given = [source.contender(one) for one in policies]
+    return evaluate(source, given, against=against, all_heuristics=all_heuristics)
 
 
 @dataclass(frozen=True)
-class _Arena:
-    """Where policies act."""
+class _Episodes:
+    """Episodes of an environment, as a source of the engine."""
 
     environments: Environments
     section: EnvironmentSection
     split: Part
     threads: int | None
+    metric: str
+    progress: Progress
     own: EnvModel
     """The environment, with one draw of it."""
+    episodes: tuple[int, ...] = ()
+    """Names of those that are compared on."""
+    known: dict[str, Values] = field(default_factory=dict)
+    """What policies reached on them."""
 
     @classmethod
-    def of(cls, section: EnvironmentSection, split: Part, threads: int | None) -> Self:
+    def of(
+        cls,
+        section: EnvironmentSection,
+        split: Part,
+        threads: int | None,
+        metric: str,
+        progress: Progress,
+    ) -> Self:
         environments = Environments(section)
         seeds = {"generator_seeds": (0,)} if environments.draws else {}
-        return cls(environments, section, split, threads, environments.model(split, **seeds))
+        own = environments.model(split, **seeds)
+        return cls(environments, section, split, threads, metric, progress, own)
+
+    def on(self, episodes: Sequence[int]) -> Self:
+        """The same, compared on these."""
+        return replace(self, episodes=tuple(episodes), known={})
 
     def names(self, count: int, first_draw: int, split: str | None = None) -> list[int]:
         section = ValidationSection(windows=count, first_draw=first_draw)
@@ -249,7 +266,46 @@ class _Arena:
                 specs = [spec for spec in specs if spec.backfill == "strict"]
         return [self.contender(spec.name, "family") for spec in specs if _can_act(spec, own)]
 
-    def run(self, contender: Contender, names: Sequence[int], model: EnvModel) -> Values:
+    def usual(self) -> list[Contender]:
+        return [self.contender(name, "usual") for name in self.environments.usual_heuristics()]
+
+    def slower(self, ranked: Sequence[str]) -> list[Contender]:
+        """None: backfills that take long are in the family."""
+        return []
+
+    def figures(self, contenders: Sequence[Contender], stage: str, *, validation: bool = False) -> Figures:
+        if validation:
+            other = CHOSEN_IN[self.split]
+            names = self.names(CHOOSING, VALIDATION_DRAWS, other)
+            return self._run_all(contenders, names, self.model(names, other), stage)
+        new = [one for one in contenders if one.name not in self.known]
+        self.known.update(self._run_all(new, self.episodes, self._compared, stage))
+        return {one.name: self.known[one.name] for one in contenders}
+
+    def run(self, contenders: Sequence[Contender], stage: str) -> Outcomes:
+        found = self.figures(contenders, stage)
+        rows = [
+            window_row(name, episode, {metric: column[i] for metric, column in values.items()})
+            for name, values in found.items()
+            for i, episode in enumerate(self.episodes)
+        ]
+        return Outcomes(rows)
+
+    @cached_property
+    def _compared(self) -> EnvModel:
+        """The environment of the compared episodes."""
+        return self.model(self.episodes)
+
+    def _run_all(
+        self, contenders: Sequence[Contender], names: Sequence[int], model: EnvModel, stage: str
+    ) -> dict[str, Values]:
+        found = {}
+        for done, one in enumerate(contenders, start=1):
+            found[one.name] = self._run(one, names, model)
+            self.progress(stage, done, len(contenders))
+        return found
+
+    def _run(self, contender: Contender, names: Sequence[int], model: EnvModel) -> Values:
         """What a policy reaches on each episode.
 
         Args:
@@ -266,6 +322,38 @@ class _Arena:
             chooser = policy.network_for(NetworkSizes.of(model), model.cluster.name)
         found = EpisodeRunner(model, self.threads).run(names, chooser)
         return {RETURN: found.returns, "length": found.lengths, **found.metrics}
+
+    @cached_property
+    def setting(self) -> Setting:
+        """What policies are compared on."""
+        model, names = self._compared, self.episodes
+        source, first = model.source, names[0]
+        drawn = isinstance(source, DrawnJobs)
+        if isinstance(source, DrawnJobs):
+            sample = source.draw(first)[0]
+            per_window, jobs, name = len(sample), 0, source.generator.name
+        else:
+            sample, per_window, jobs = source.workload, source.jobs, len(source.workload)
+            name = sample.metadata.name
+        block = 1 if drawn else overlapping(names, per_window)
+        disjoint = float(len(names)) if drawn else disjoint_equivalent(names, per_window)
+        own_cluster = drawn and source.cluster is None
+        return Setting(
+            workload=name,
+            jobs=jobs,
+            fingerprint=fingerprint_of(sample),
+            cluster={} if own_cluster else model.cluster.model_dump(mode="json", exclude_none=True),
+            information=model.config.simulated.model_dump(mode="json"),
+            part=self.split,
+            kind="episodes",
+            windows=names,
+            jobs_per_window=per_window,
+            block=block,
+            disjoint=disjoint,
+            metric=self.metric,
+            lower_is_better=lower_is_better(self.metric, KNOWN),
+            environment=self.section.model_dump(mode="json", exclude_none=True),
+        )
 
 
 def _can_act(spec: PolicySpec, model: EnvModel) -> bool:
@@ -297,101 +385,4 @@ def _check_same(policy: LearnedPolicy, own: EnvModel) -> None:
     if differences:
         raise InputError(
             f"policy {policy.name}: {differences[0]}; compare it under the same, or train it anew"
-        )
-
-
-def _in_its_role(contender: Contender, reference: str, hindsight: str | None) -> Contender:
-    if contender.name == reference:
-        return contender.in_role("reference")
-    if contender.name == hindsight and contender.entry.role != "given":
-        return contender.in_role("hindsight")
-    return contender
-
-
-class _Evaluation:
-    def __init__(self, arena: _Arena, names: Sequence[int], metric: str, progress: Progress | None) -> None:
-        self._arena, self._names, self._metric = arena, tuple(names), metric
-        self._progress = progress or (lambda stage, done, total: None)
-        self._lower = lower_is_better(metric, KNOWN)
-
-    def run(self, given: Sequence[Contender], against: str, everything: bool) -> Comparison:
-        """Choose the reference, run everything, put it together."""
-        arena = self._arena
-        chosen_on: ChosenOn = "validation" if against == BEST else "given"
-        family = arena.family() if everything or chosen_on == "validation" else []
-        if chosen_on == "validation":
-            other = CHOSEN_IN[arena.split]
-            names = arena.names(CHOOSING, VALIDATION_DRAWS, other)
-            model = arena.model(names, other)
-            reference = self._best(self._run_all(family, names, model, "choosing the best heuristic"))
-        else:
-            reference = arena.contender(against).name
-        usual = [arena.contender(name, "usual") for name in arena.environments.usual_heuristics()]
-        others = family if everything else [one for one in family if one.name == reference]
-        extra = [arena.contender(against)] if chosen_on == "given" else []
-        all_of_them = with_labels(without_doubles([*given, *extra, *usual, *others]))
-        values = self._run_all(all_of_them, self._names, arena.model(self._names), "policies")
-        heuristics = {one.name for one in (*usual, *family)}
-        fixed = {name: found for name, found in values.items() if name in heuristics}
-        hindsight = self._best(fixed) if everything else None
-        rows = [
-            frames.window_row(name, episode, {metric: column[i] for metric, column in found.items()})
-            for name, found in values.items()
-            for i, episode in enumerate(self._names)
-        ]
-        return Comparison(
-            setting=self._setting(),
-            policies=tuple(_in_its_role(one, reference, hindsight).entry for one in all_of_them),
-            reference=reference,
-            chosen_on=chosen_on,
-            hindsight=hindsight,
-            windows=frames.window_frame(rows),
-            classes=pl.DataFrame(schema=frames.CLASS_SCHEMA),
-        )
-
-    def _run_all(
-        self, contenders: Sequence[Contender], names: Sequence[int], model: EnvModel, stage: str
-    ) -> dict[str, Values]:
-        found = {}
-        for done, one in enumerate(contenders, start=1):
-            found[one.name] = self._arena.run(one, names, model)
-            self._progress(stage, done, len(contenders))
-        return found
-
-    def _best(self, values: Mapping[str, Values]) -> str:
-        sign = 1.0 if self._lower else -1.0
-        means = {name: sign * float(np.mean(found[self._metric])) for name, found in values.items()}
-        known = {name: mean for name, mean in means.items() if np.isfinite(mean)}
-        if not known:
-            raise InputError(f"metric {self._metric} is not known of any heuristic here; compare by another")
-        return min(known, key=lambda name: known[name])
-
-    def _setting(self) -> Setting:
-        section, model = self._arena.section, self._arena.model(self._names)
-        source, first = model.source, self._names[0]
-        drawn = isinstance(source, DrawnJobs)
-        if isinstance(source, DrawnJobs):
-            sample = source.draw(first)[0]
-            per_window, jobs, name = len(sample), 0, source.generator.name
-        else:
-            sample, per_window, jobs = source.workload, source.jobs, len(source.workload)
-            name = sample.metadata.name
-        block = 1 if drawn else overlapping(self._names, per_window)
-        disjoint = float(len(self._names)) if drawn else disjoint_equivalent(self._names, per_window)
-        own_cluster = drawn and source.cluster is None
-        return Setting(
-            workload=name,
-            jobs=jobs,
-            fingerprint=fingerprint_of(sample),
-            cluster={} if own_cluster else model.cluster.model_dump(mode="json", exclude_none=True),
-            information=model.config.simulated.model_dump(mode="json"),
-            part=self._arena.split,
-            kind="episodes",
-            windows=self._names,
-            jobs_per_window=per_window,
-            block=block,
-            disjoint=disjoint,
-            metric=self._metric,
-            lower_is_better=self._lower,
-            environment=section.model_dump(mode="json", exclude_none=True),
         )

@@ -1,8 +1,9 @@
-"""Policies on windows that nothing was chosen by: run, and put together as a comparison."""
+"""Policies on windows of a log, or on draws of a generator, that nothing was chosen by."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,20 +11,19 @@ import polars as pl
 
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
-from gpuyard.errors import InputError
 from gpuyard.evaluate import tables as frames
-from gpuyard.evaluate.comparison import ChosenOn, Comparison
-from gpuyard.evaluate.config import BEST, EvaluationConfig
+from gpuyard.evaluate.comparison import Comparison
+from gpuyard.evaluate.config import EvaluationConfig
 from gpuyard.evaluate.contenders import (
     Contender,
+    Policy,
     checked,
     contender_of,
     find_contenders,
     heuristics,
     usual_heuristics,
-    with_labels,
-    without_doubles,
 )
+from gpuyard.evaluate.engine import CHOSEN_IN, Figures, Outcomes, Progress, evaluate, no_progress
 from gpuyard.evaluate.noise import drawn_noise, mean_classes, mean_figures, mean_row
 from gpuyard.evaluate.setting import Setting, fingerprint_of, lower_is_better
 from gpuyard.metrics.classes import class_labels, common_users, several_classes
@@ -49,16 +49,7 @@ from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
 
 Policies = Iterable[str | PolicySpec | LearnedPolicy]
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and of how much."""
 
-CHOSEN_IN: dict[Part, Part] = {
-    "test": "validation",
-    "validation": "train",
-    "train": "validation",
-    "all": "validation",
-}
-"""In which part the best fixed heuristic is chosen, by the part that policies are compared on."""
 BEST_ORDERS = 2
 """How many orders are tried with the backfills that take many times as long."""
 MOST_JOBS_FOR_SLOWER = 16_384
@@ -114,8 +105,9 @@ def evaluate_windows(
         left_out=len(workload) - len(windows[0].earlier or workload),
         noise_draws=config.noise_draws,
     )
-    job = _Evaluation(cluster, config, simulation, setting, windows, placement, progress)
-    return job.run(given, lambda: cut(CHOSEN_IN[config.part], config.validation_windows))
+    source = _Windows(cluster, config, simulation, setting, windows, placement, progress or no_progress)
+    source.validation = lambda: cut(CHOSEN_IN[config.part], config.validation_windows)
+    return source.compare(given)
 
 
 def evaluate_draws(
@@ -169,10 +161,11 @@ def evaluate_draws(
         left_out=sum(len(one.jobs) for one in drawn) - sum(len(one.jobs) for one in windows),
         noise_draws=config.noise_draws,
     )
-    job = _Evaluation(cluster, config, simulation, setting, windows, placement, progress)
-    return job.run(
-        given, lambda: runnable(drawn_windows(generator, VALIDATION_DRAWS, config.validation_windows))
+    source = _Windows(cluster, config, simulation, setting, windows, placement, progress or no_progress)
+    source.validation = lambda: runnable(
+        drawn_windows(generator, VALIDATION_DRAWS, config.validation_windows)
     )
+    return source.compare(given)
 
 
 @dataclass
@@ -185,7 +178,12 @@ class _Outcome:
     schedule: pl.DataFrame | None
 
 
-class _Evaluation:
+class _Windows:
+    """Windows of a log or draws of a generator, as a source of the engine."""
+
+    validation: Callable[[], list[HeldOutWindow]]
+    """Windows on which the best heuristic is chosen."""
+
     def __init__(
         self,
         cluster: Cluster,
@@ -194,68 +192,64 @@ class _Evaluation:
         setting: Setting,
         windows: Sequence[HeldOutWindow],
         placement: str,
-        progress: Progress | None,
+        progress: Progress,
     ) -> None:
+        self.setting = setting
         self._cluster, self._config, self._simulation = cluster, config, simulation
         self._noises = drawn_noise(simulation, config.noise_draws)
-        self._setting, self._windows, self._placement = setting, windows, placement
-        self._progress = progress or (lambda stage, done, total: None)
+        self._windows, self._placement, self._progress = windows, placement, progress
         self._threads = config.threads or all_processors()
 
-    def run(self, given: Sequence[Contender], validation: Callable[[], list[HeldOutWindow]]) -> Comparison:
-        """Choose the reference, run everything, put it together."""
-        given = [self._checked(one) for one in given]
-        family = [contender_of(spec, "family") for spec in self._family()]
-        chosen_on: ChosenOn = "validation" if self._config.against == BEST else "given"
-        if chosen_on == "validation":
-            reference, family = self._best_on(validation(), family)
-        else:
-            found, _ = find_contenders(
-                [self._config.against], self._placement, any_placement=self._config.any_placement
-            )
-            reference = self._checked(found[0])
-        usual = usual_heuristics(self._simulation) if self._config.usual else ()
-        beside = [
-            one
-            for one in heuristics(usual, self._placement, "usual")
-            if isinstance(one.policy, PolicySpec) and self._can_run(one.policy)
-        ]
-        shown = without_doubles([*given, reference, *beside])
-        shown = [one.in_role("reference") if one.name == reference.name else one for one in shown]
-        everything = self._config.all_heuristics
-        if everything is None:
-            everything = chosen_on == "validation"
-        figures = self._figures(self._windows, family, "every heuristic") if everything else {}
-        hindsight = next(iter(self._ranked(figures)), None)
-        if hindsight and hindsight not in {one.name for one in shown}:
-            best = next(one for one in family if one.name == hindsight)
-            shown.append(best.in_role("hindsight"))
-        return self._put_together(with_labels(shown), family, figures, reference.name, chosen_on, hindsight)
+    def compare(self, given: Sequence[Contender]) -> Comparison:
+        checked_ones = [self._checked(one) for one in given]
+        config = self._config
+        return evaluate(self, checked_ones, against=config.against, all_heuristics=config.all_heuristics)
+
+    def contender(self, name: str) -> Contender:
+        found, _ = find_contenders([name], self._placement, any_placement=self._config.any_placement)
+        return self._checked(found[0])
 
     def _checked(self, contender: Contender) -> Contender:
         jobs = self._windows[0].jobs
         return checked(contender, jobs, self._cluster, self._simulation, transfer=self._config.transfer)
 
-    def _family(self) -> list[PolicySpec]:
-        specs = fixed_heuristics(self._cluster, self._simulation, self._placement)
-        return [spec for spec in specs if self._can_run(spec)]
+    def usual(self) -> list[Contender]:
+        names = usual_heuristics(self._simulation) if self._config.usual else ()
+        return [one for one in heuristics(names, self._placement, "usual") if self._can_run(one.policy)]
 
-    def _can_run(self, spec: PolicySpec) -> bool:
-        return can_run(self._windows[0].jobs, self._cluster, spec, self._simulation)
+    def family(self) -> list[Contender]:
+        specs = fixed_heuristics(self._cluster, self._simulation, self._placement)
+        return [contender_of(spec, "family") for spec in specs if self._can_run(spec)]
+
+    def _can_run(self, policy: Policy) -> bool:
+        return isinstance(policy, PolicySpec) and can_run(
+            self._windows[0].jobs, self._cluster, policy, self._simulation
+        )
+
+    def slower(self, ranked: Sequence[str]) -> list[Contender]:
+        """The best orders with the backfills that take many times as long."""
+        some = self._validation_windows[0].jobs
+        if len(some) > MOST_JOBS_FOR_SLOWER:
+            return []
+        orders = list(dict.fromkeys(name.partition("+")[0] for name in ranked))[:BEST_ORDERS]
+        found = slower_heuristics(orders, some, self._cluster, self._simulation, self._placement)
+        return [contender_of(spec, "family") for spec in found]
+
+    @cached_property
+    def _validation_windows(self) -> list[HeldOutWindow]:
+        return self.validation()
 
     # --- Fixed heuristics, for few metrics ---
 
-    def _figures(
-        self, windows: Sequence[HeldOutWindow], family: Sequence[Contender], stage: str
-    ) -> dict[str, dict[str, Any]]:
-        """Metrics of each policy of the family on every window, by policy and metric."""
-        specs = [one.policy for one in family if isinstance(one.policy, PolicySpec)]
+    def figures(self, contenders: Sequence[Contender], stage: str, *, validation: bool = False) -> Figures:
+        windows = self._validation_windows if validation else self._windows
+        specs = [one.policy for one in contenders if isinstance(one.policy, PolicySpec)]
         if self._config.metric in FIGURES and not any(spec.is_optimised for spec in specs):
             return mean_figures(
                 [self._native_figures(windows, specs, stage, number) for number in range(len(self._noises))]
             )
-        runs = self._run_all([(one, window) for one in family for window in windows], stage, keep=False)
-        rows = [outcome.row for outcome in runs]
+        tasks = [(one, window) for one in contenders for window in windows]
+        rows = [outcome.row for outcome in self._run_all(tasks, stage, keep=False)]
         names = (*FIGURES, self._config.metric)
         return {
             spec.name: {
@@ -276,50 +270,6 @@ class _Evaluation:
         )
         return {spec.name: dict(figures) for spec, figures in zip(specs, found, strict=True)}
 
-    def _ranked(self, figures: dict[str, dict[str, Any]]) -> list[str]:
-        """Policies from the best mean of the metric over windows to the worst, without those of unknown."""
-        sign = 1.0 if self._setting.lower_is_better else -1.0
-        means = {name: sign * float(found[self._config.metric].mean()) for name, found in figures.items()}
-        return sorted(
-            (name for name, mean in means.items() if np.isfinite(mean)), key=lambda name: means[name]
-        )
-
-    def _best_on(
-        self, windows: Sequence[HeldOutWindow], family: list[Contender]
-    ) -> tuple[Contender, list[Contender]]:
-        """The best fixed heuristic on these windows, and all that were tried.
-
-        The best orders are tried with the slower backfills too.
-        """
-        if not family:
-            raise InputError(
-                "no fixed heuristic can run with these settings, so none is best; say against which policy"
-            )
-        figures = self._figures(windows, family, "choosing the best heuristic")
-        ranked = self._ranked(figures)
-        if not ranked:
-            raise InputError(
-                f"metric {self._config.metric} is not known here, so no heuristic is best by it; compare by "
-                "another metric, or say against which policy"
-            )
-        more = self._with_slower_backfills(windows, ranked)
-        if more:
-            figures |= self._figures(windows, more, "with other backfills")
-        family = [*family, *more]
-        best = self._ranked(figures)[0]
-        return next(one for one in family if one.name == best).in_role("reference"), family
-
-    def _with_slower_backfills(
-        self, windows: Sequence[HeldOutWindow], ranked: Sequence[str]
-    ) -> list[Contender]:
-        """The best orders with the backfills that take many times as long."""
-        some = windows[0].jobs
-        if len(some) > MOST_JOBS_FOR_SLOWER:
-            return []
-        orders = list(dict.fromkeys(name.partition("+")[0] for name in ranked))[:BEST_ORDERS]
-        slower = slower_heuristics(orders, some, self._cluster, self._simulation, self._placement)
-        return [contender_of(spec, "family") for spec in slower]
-
     # --- All metrics, for the policies that are shown ---
 
     def _run_all(
@@ -328,7 +278,7 @@ class _Evaluation:
         users = common_users(window.jobs.frame for window in self._windows)
         labels = {w.name: class_labels(w.jobs.frame, users) for w in self._windows} if keep else {}
         names = [window.name for window in self._windows]
-        rows = len({one.name for one, _ in tasks}) * self._setting.jobs_per_window
+        rows = len({one.name for one, _ in tasks}) * self.setting.jobs_per_window
         kept = frames.kept_windows(names, rows) if keep and self._config.keep_jobs else set()
 
         def run(task: tuple[Contender, HeldOutWindow]) -> _Outcome:
@@ -361,39 +311,17 @@ class _Evaluation:
         history = window.history() if looks_back else None
         return simulate(window.jobs, self._cluster, policy, noise, history=history)
 
-    def _put_together(
-        self,
-        shown: Sequence[Contender],
-        family: Sequence[Contender],
-        figures: dict[str, dict[str, Any]],
-        reference: str,
-        chosen_on: ChosenOn,
-        hindsight: str | None,
-    ) -> Comparison:
-        tasks = [(one, window) for one in shown for window in self._windows]
-        outcomes = self._run_all(tasks, "policies", keep=True)
-        rows = [outcome.row for outcome in outcomes]
-        names = {one.name for one in shown}
-        others = [one for one in family if one.name not in names and one.name in figures]
-        for one in others:
-            found = figures[one.name]
-            for i, window in enumerate(self._windows):
-                values = {name: column[i] for name, column in found.items()}
-                rows.append(frames.window_row(one.name, window.name, values))
+    def run(self, contenders: Sequence[Contender], stage: str) -> Outcomes:
+        tasks = [(one, window) for one in contenders for window in self._windows]
+        outcomes = self._run_all(tasks, stage, keep=True)
         jobs = [outcome.jobs for outcome in outcomes if outcome.jobs is not None]
-        schedules = {
-            str(outcome.row["policy"]): outcome.schedule
-            for outcome in outcomes
-            if outcome.schedule is not None
-        }
-        return Comparison(
-            setting=self._setting,
-            policies=tuple(one.entry for one in (*shown, *others)),
-            reference=reference,
-            chosen_on=chosen_on,
-            hindsight=hindsight,
-            windows=frames.window_frame(rows),
+        return Outcomes(
+            rows=[outcome.row for outcome in outcomes],
             classes=several_classes(pl.concat([outcome.classes for outcome in outcomes])),
             jobs=pl.concat(jobs) if jobs else None,
-            schedules=schedules,
+            schedules={
+                str(outcome.row["policy"]): outcome.schedule
+                for outcome in outcomes
+                if outcome.schedule is not None
+            },
         )

@@ -8,7 +8,8 @@ from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.config import EvaluationConfig, read_evaluation
-from gpuyard.evaluate.windows import Policies, Progress, evaluate_draws, evaluate_windows
+from gpuyard.evaluate.engine import Progress
+from gpuyard.evaluate.windows import Policies, evaluate_draws, evaluate_windows
 from gpuyard.workload import Workload, read_workload
 from gpuyard.workload.generators.base import GeneratorConfig
 from gpuyard.workload.generators.presets import WorkloadPreset, preset_workloads
