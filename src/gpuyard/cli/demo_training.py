@@ -1,23 +1,19 @@
 """The second half of ``gpuyard demo``: train a policy for a minute and test it on jobs it has not seen."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.runs.directory import Run, open_run
-from gpuyard.units import duration, number
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from gpuyard.evaluate import Comparison
 
 METRIC = "mean_bounded_slowdown"
-SHOWN = (METRIC, "mean_jct_s", "p99_wait_s", "max_wait_s")
 WINDOWS = 96
-USUAL = "sjf+easy/consolidate"
 LEARNED = "learned"
 
 
@@ -29,74 +25,24 @@ class DemoTraining:
         run: How it was trained.
         test: What it and heuristics reached on test draws; the reference is the heuristic that was best in
             validation.
-        policy: Name of the trained policy in the test.
     """
 
     run: Run
     test: "Comparison"
-    policy: str
 
-    @property
-    def rival(self) -> str:
-        """The heuristic that was best in validation."""
-        assert self.test.reference is not None
-        return self.test.reference
+    def show(self, console: "Console") -> None:
+        """The policies on the test draws, and in words whether the learned one won."""
+        from gpuyard.terminal.evaluation import evaluation_table
 
-    def words(self) -> list[str]:
-        """Whether the learned policy won, by how much, and at what price."""
-        found = self.test.difference(self.policy, metric=METRIC)
-        rival, size = self.rival, abs(100 * found.ratio)
-        verdict = {
-            "better": f"The learned policy won: {size:.0f} % lower mean bounded slowdown than {rival}",
-            "worse": f"The learned policy lost: {size:.0f} % higher mean bounded slowdown than {rival}",
-            "tie": f"A tie: {100 * found.ratio:+.1f} % mean bounded slowdown against {rival}",
-        }[found.verdict]
-        jct = self.test.difference(self.policy, metric="mean_jct_s")
-        worst = self.test.difference(self.policy, metric="p99_wait_s")
-        usual = self.test.difference(self.policy, USUAL, METRIC)
-        return [
-            f"{verdict}, the best heuristic on validation draws ({number(found.own)} against "
-            f"{number(found.other)}; 95 % interval {100 * found.low:+.0f} to {100 * found.high:+.0f} %), on "
-            f"{len(self.test.setting.windows)} draws of jobs that neither had seen.",
-            f"Beside it: mean completion time {duration(jct.own)} against {duration(jct.other)} "
-            f"({100 * jct.ratio:+.1f} %), and one job in a hundred waits {duration(worst.own)} or "
-            f"longer, against {duration(worst.other)}.",
-            f"Against {USUAL}, what many clusters would try first, its mean bounded slowdown is "
-            f"{100 * usual.ratio:+.0f} % ({100 * usual.low:+.0f} to {100 * usual.high:+.0f} %).",
-        ]
-
-    def table(self) -> "Table":
-        """Means over the test draws, best first."""
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False, title="On test draws", title_justify="left")
-        table.add_column("policy")
-        for name in ("mean bounded slowdown", "mean completion", "p99 wait", "max wait"):
-            table.add_column(name, justify="right")
-        for name in self.test.ranking(METRIC):
-            means = [self.test.mean(name, metric) for metric in SHOWN]
-            own = name == self.policy
-            times = (duration(mean) for mean in means[1:])
-            table.add_row(LEARNED if own else name, number(means[0]), *times, style="bold" if own else "")
-        return table
+        console.print(evaluation_table(console, self.test), "", sep="\n")
+        for sentence in self.test.summary().split("\n"):
+            console.print(sentence, end="\n\n")
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        found = self.test.difference(self.policy, metric=METRIC)
-        return {
-            "run": str(self.run.directory),
-            "rival": self.rival,
-            "draws": len(self.test.setting.windows),
-            "difference": found.ratio,
-            "interval": [found.low, found.high],
-            "results": [
-                {
-                    "policy": LEARNED if entry.name == self.policy else entry.name,
-                    "metrics": {metric: self.test.mean(entry.name, metric) for metric in SHOWN},
-                }
-                for entry in self.test.policies
-            ],
-        }
+        from gpuyard.terminal.evaluation import evaluation_document
+
+        return {"run": str(self.run.directory), **evaluation_document(self.test)}
 
 
 def train_and_test(directory: Path, minutes: float, console: "Console") -> DemoTraining | None:
@@ -118,4 +64,10 @@ def train_and_test(directory: Path, minutes: float, console: "Console") -> DemoT
     heuristics = config.validation.heuristics
     rival = best[0] if best else heuristics[0]
     test = evaluate_run(directory, heuristics, WINDOWS, metric=METRIC, against=rival, all_heuristics=False)
-    return DemoTraining(run, test, str(directory))
+    return DemoTraining(run, _labelled(test, str(directory)))
+
+
+def _labelled(test: "Comparison", policy: str) -> "Comparison":
+    """The trained policy goes by what it is; its directory has a name that nobody chose."""
+    entries = (replace(one, label=LEARNED) if one.name == policy else one for one in test.policies)
+    return replace(test, policies=tuple(entries))

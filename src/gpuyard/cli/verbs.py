@@ -176,9 +176,7 @@ def _train_demo(minutes: float, out: Path | None, console: "Console") -> "DemoTr
     if training is None:
         console.print(f"Training was interrupted; gpuyard train --resume {directory} resumes it.", end="\n\n")
         return None
-    console.print(training.table(), "", sep="\n")
-    for sentence in training.words():
-        console.print(sentence, end="\n\n")
+    training.show(console)
     return training
 
 

@@ -2,16 +2,13 @@
 
 from pathlib import Path
 
-import numpy as np
-import polars as pl
 import pytest
+from rich.console import Console
 
 from gpuyard.cli import demo_training
-from gpuyard.cli.demo_training import SHOWN, USUAL, DemoTraining, train_and_test
-from gpuyard.evaluate import Comparison
-from gpuyard.evaluate.setting import PolicyEntry, Setting
-from gpuyard.evaluate.tables import CLASS_SCHEMA, window_frame, window_row
+from gpuyard.cli.demo_training import DemoTraining, train_and_test
 from gpuyard.terminal.console import errors
+from support.evaluation_cases import comparison_of
 
 
 def test_demo_trains_and_tests_on_new_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,40 +16,23 @@ def test_demo_trains_and_tests_on_new_draws(tmp_path: Path, monkeypatch: pytest.
     training = train_and_test(tmp_path / "run", 0.02, errors())
     assert training is not None
     document = training.document()
-    assert document["draws"] == 8
-    assert {"learned", document["rival"]} <= {entry["policy"] for entry in document["results"]}
-    low, high = document["interval"]
-    assert low <= document["difference"] <= high
+    assert document["run"] == str(tmp_path / "run")
+    assert len(document["setting"]["windows"]) == 8
+    found = {entry["label"]: entry for entry in document["results"]}
+    assert {"learned", document["reference"].rpartition("/")[0]} <= set(found)
+    difference = found["learned"]["differences"]["mean_bounded_slowdown"]
+    assert difference["interval"][0] <= difference["ratio"] <= difference["interval"][1]
     validated = {name for one in training.run.validations for name in one.scores}
-    assert document["rival"] in validated
+    assert document["reference"] in validated
 
 
-def comparison_of(slowdowns: dict[str, np.ndarray]) -> Comparison:
-    count = len(slowdowns[USUAL])
-    setting = Setting(
-        *("demo", 0, "", {}, {}, "test", "episodes", tuple(range(count)), 48, 1, float(count)),
-        metric="mean_bounded_slowdown",
-        lower_is_better=True,
-    )
-    entries = tuple(PolicyEntry(name, name, "heuristic", None, "consolidate") for name in slowdowns)
-    rows = [
-        window_row(name, i, dict.fromkeys(SHOWN, value))
-        for name, values in slowdowns.items()
-        for i, value in enumerate(values)
-    ]
-    classes = pl.DataFrame(schema=CLASS_SCHEMA)
-    return Comparison(setting, entries, USUAL, "given", None, window_frame(rows), classes)
-
-
-@pytest.mark.parametrize(
-    ("factor", "noise", "words"),
-    [(0.8, 0.01, "won: 20 % lower"), (1.25, 0.01, "lost: 25 % higher"), (1.0, 0.3, "A tie")],
-)
-def test_verdict_follows_the_interval(factor: float, noise: float, words: str) -> None:
-    chance = np.random.default_rng(1)
-    rival = chance.uniform(2, 6, 96)
-    learned = rival * factor * np.exp(noise * chance.normal(size=96))
-    test = comparison_of({"learned": learned, USUAL: rival})
-    sentences = DemoTraining(None, test, "learned").words()  # type: ignore[arg-type]
-    assert words in sentences[0]
-    assert "completion time" in sentences[1]
+@pytest.mark.parametrize(("factor", "words"), [(0.8, "20 % lower than base (better"), (1.25, "25 % higher")])
+def test_the_screen_shows_the_table_and_the_verdict(factor: float, words: str) -> None:
+    base = [2.0 + 0.1 * (i % 7) for i in range(40)]
+    test = comparison_of({"base": base, "learned": [factor * one for one in base]})
+    console = Console(record=True, width=160)
+    DemoTraining(None, test).show(console)  # type: ignore[arg-type]
+    shown = " ".join(console.export_text().split())
+    assert words in shown
+    assert "mean JCT" in shown
+    assert shown.index("learned") < shown.index(words)
