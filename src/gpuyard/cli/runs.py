@@ -54,7 +54,8 @@ def list_runs(
 def show(run: RunName, /, *, json: Json = False) -> None:
     """Say what became of a run, how it compares with heuristics, its settings, and what to do with it."""
     from gpuyard.runs.directory import open_run
-    from gpuyard.terminal.runs import next_commands, run_description, verdict
+    from gpuyard.runs.summary import verdict
+    from gpuyard.terminal.runs import next_commands, run_description
 
     opened = open_run(run)
     if json:
@@ -82,7 +83,8 @@ def compare(runs: RunNames, /, *, json: Json = False) -> None:
     if json:
         print_json({"runs": [run_document(run) for run in opened]})
         return
-    from gpuyard.terminal.runs import run_names, runs_table, verdict
+    from gpuyard.runs.summary import run_names, verdict
+    from gpuyard.terminal.runs import runs_table
 
     console, names = open_console(), run_names(opened)
     console.print(runs_table(opened, names), "", sep="\n")

@@ -7,6 +7,7 @@ from gpuyard.errors import InputError
 from gpuyard.report.figures import Chart, axis, rounded
 from gpuyard.runs.curves import Curve, by_importance, curve_label, update_curves
 from gpuyard.runs.directory import Run, open_run
+from gpuyard.runs.summary import run_names
 
 MOST_POINTS = 300
 MOST_CURVES = 6
@@ -34,7 +35,7 @@ def training_runs(given: Sequence[Path], sources: Sequence[Path]) -> list[Run]:
 
 def training_charts(runs: Sequence[Run]) -> list[Chart]:
     """Validation scores, then the curves that matter most, those of all runs laid over each other."""
-    names = _names(runs)
+    names = run_names(runs)
     charts = [_validation_chart(runs, names)]
     curves = [update_curves(run.progress.records) for run in runs]
     order = by_importance({name for one in curves for name in one})
@@ -43,11 +44,6 @@ def training_charts(runs: Sequence[Run]) -> list[Chart]:
         lines = {run: of[name] for run, of in zip(names, curves, strict=True) if name in of}
         charts.append(_chart(f"curve-{name}", f"Training: {curve_label(name)}", curve_label(name), lines))
     return [chart for chart in charts if chart is not None]
-
-
-def _names(runs: Sequence[Run]) -> list[str]:
-    names = [run.name for run in runs]
-    return names if len(set(names)) == len(names) else [str(run.directory) for run in runs]
 
 
 def _validation_chart(runs: Sequence[Run], names: Sequence[str]) -> Chart | None:

@@ -8,10 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gpuyard.report.pages.workload import card_facts
 from gpuyard.terminal.tables import plain_table
 from gpuyard.units import duration, plural
-from gpuyard.workload.auditing.fidelity import SEVERITIES, FidelityCard, FidelityFinding
+from gpuyard.workload.auditing.fidelity import SEVERITIES, FidelityCard, FidelityFinding, card_facts
 from gpuyard.workload.distributions import WEEKDAYS
 from gpuyard.workload.importing import Finding, ImportReport
 from gpuyard.workload.survey import SurveyEntry

@@ -10,7 +10,7 @@ from gpuyard.report.run_figures import Across, FigureMaker, Level
 from gpuyard.runs.curves import Curve, curve_label, short_number, short_policy, update_curves
 from gpuyard.runs.directory import POLICY, STATE_TEXTS, Run, Validation
 from gpuyard.runs.progress import Record
-from gpuyard.terminal.runs import COMPARISON, comparison_rows, run_names, settings_of, verdict
+from gpuyard.runs.summary import COMPARISON, comparison_rows, run_names, settings_of, verdict
 from gpuyard.units import duration, metric_label
 
 MOST_LEVELS = 6

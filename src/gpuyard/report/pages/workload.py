@@ -6,7 +6,7 @@ from typing import Any
 from gpuyard.report import charts, web_page
 from gpuyard.report.charts import Series
 from gpuyard.units import duration, number, plural
-from gpuyard.workload.auditing.fidelity import FidelityCard, FidelityFinding
+from gpuyard.workload.auditing.fidelity import FidelityCard, FidelityFinding, card_facts
 from gpuyard.workload.distributions import WEEKDAYS
 
 MOST_SIZES = 16
@@ -61,25 +61,6 @@ def card_page(card: FidelityCard) -> str:
         rows = [(step.name, _settings_text(step.settings)) for step in card.history]
         sections.append(web_page.section("How it was made", web_page.html_table(("step", "settings"), rows)))
     return web_page.page(f"Workload {card.name}", subtitle, sections)
-
-
-def card_facts(card: FidelityCard) -> dict[str, str]:
-    """What a card says at its head, in words."""
-    facts = {"jobs": f"{card.jobs:,}", "span": duration(card.span_s)}
-    if card.dates:
-        facts["submitted"] = " to ".join(card.dates)
-    facts["GPU hours"] = number(card.gpu_hours)
-    if card.cluster is not None:
-        facts["cluster"] = f"{card.cluster} ({plural(card.cluster_gpus or 0, 'GPU')})"
-    if card.load is not None and card.load_in_span is not None:
-        facts["load (all work / GPU time of the span)"] = f"{card.load:.3f}"
-        facts["load within the span"] = f"{card.load_in_span:.3f}"
-    if card.oversubscription is not None:
-        facts["peak demand"] = f"{100 * card.oversubscription.peak:.0f} % of the GPUs"
-        facts["time above 100 %"] = f"{100 * card.oversubscription.time_share:.1f} %"
-    if card.estimates is not None:
-        facts["estimate / duration"] = f"{card.estimates.median_ratio:.2f} at the median"
-    return facts
 
 
 def _settings_text(settings: Mapping[str, Any]) -> str:

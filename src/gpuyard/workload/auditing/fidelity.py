@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gpuyard.cluster.model import Cluster
 from gpuyard.registry import register
+from gpuyard.units import duration, number, plural
 from gpuyard.workload.auditing.demand import DemandSeries, Oversubscription
 from gpuyard.workload.importing import ImportReport
 from gpuyard.workload.schema import Step, Workload
@@ -203,3 +204,22 @@ def percent(share: float) -> str:
     """A share in words, with enough digits to be told from 0."""
     digits = 1 if share >= 0.01 or share == 0 else 2
     return f"{100 * share:.{digits}f} %"
+
+
+def card_facts(card: FidelityCard) -> dict[str, str]:
+    """What a card says at its head, in words."""
+    facts = {"jobs": f"{card.jobs:,}", "span": duration(card.span_s)}
+    if card.dates:
+        facts["submitted"] = " to ".join(card.dates)
+    facts["GPU hours"] = number(card.gpu_hours)
+    if card.cluster is not None:
+        facts["cluster"] = f"{card.cluster} ({plural(card.cluster_gpus or 0, 'GPU')})"
+    if card.load is not None and card.load_in_span is not None:
+        facts["load (all work / GPU time of the span)"] = f"{card.load:.3f}"
+        facts["load within the span"] = f"{card.load_in_span:.3f}"
+    if card.oversubscription is not None:
+        facts["peak demand"] = f"{100 * card.oversubscription.peak:.0f} % of the GPUs"
+        facts["time above 100 %"] = f"{100 * card.oversubscription.time_share:.1f} %"
+    if card.estimates is not None:
+        facts["estimate / duration"] = f"{card.estimates.median_ratio:.2f} at the median"
+    return facts
