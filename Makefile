@@ -47,7 +47,7 @@ lint: setup
 bench: setup
 	@$(BIN)/gpuyard bench
 
-# All experiments of docs/results, then that page. Takes hours; the second time it goes on where it stopped.
+# All experiments, then the pages of docs/results. Takes hours; the second time it resumes where it stopped.
 results: setup
 	@$(BIN)/gpuyard experiments run $(if $(TRACES),--traces $(TRACES))
 	@$(BIN)/gpuyard experiments page --readme README.md

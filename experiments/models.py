@@ -9,7 +9,7 @@ from typing import Any
 
 import gpuyard
 from experiments.cards import Arguments, Card, Figures, Repetition, TrainedOn, read_cards
-from experiments.cells import plain
+from experiments.markdown import apart_text, code, plain, table, wait_text, wrapped
 from experiments.recipe import Shipped, option
 from experiments.running import Experiment
 from experiments.standings import entry_of_run
@@ -19,7 +19,6 @@ from gpuyard.evaluate.setting import Kind
 from gpuyard.files import atomic_write
 from gpuyard.learn.config import load_toml
 from gpuyard.network.model_file import HERE, SUFFIX, model_bytes, read_model
-from gpuyard.report.words import percent
 from gpuyard.runs.directory import BEST, CONFIG
 from gpuyard.units import metric_label, metric_text, plural
 from gpuyard.workload import read_workload
@@ -34,20 +33,19 @@ TESTED_ON: Mapping[Kind, str] = {
     "episodes": "episode",
 }
 
-OPENING = """# Models
-
-Written by `gpuyard experiments ship` from the models' cards. A model is used by its name, as any policy is:
+OPENING = """
+For everyone who wants to use, or check, a trained policy. These models come with gpuyard. Use one by its
+name, as any policy:
 
     gpuyard evaluate model:{name} --on jobs.parquet --cluster {cluster}
 
-Each was trained for one cluster, one kind of estimates and one aim, and is worth its figures there alone;
-cards say what each is not for. Test windows begin with an empty cluster: a model that holds GPUs back for
-short jobs costs completion time in a cluster that runs for months without ever emptying
-([results](results.md#experiment-venus-steady)).
+Each model was trained for one cluster, one kind of estimates and one aim. Its figures hold there and
+nowhere else; "Limits" says for what. Test windows begin with an empty cluster: in a cluster that runs
+for months without ever emptying, a model that holds GPUs back costs completion time
+([example](results/venus-steady.md)).
 
-`gpuyard experiments check --traces TRACES` evaluates all of them again and compares with the figures below;
-[results](results.md) has the experiments that they come from.
-
+`gpuyard experiments check --traces TRACES` evaluates all of them again and compares with the figures below.
+[Results](results/index.md) has the experiments that they come from.
 """
 
 
@@ -204,25 +202,25 @@ def _repetition(experiment: Experiment, evaluation: str, comparison: Comparison)
 def models_page(cards: Sequence[Card]) -> str:
     """All cards, readable."""
     first = next((card for card in cards if card.repeat.kind == "windows"), cards[0])
-    lines = [OPENING.format(cluster=first.trained_on.cluster, name=first.name).rstrip(), ""]
-    lines += ["| model | trained on | metric | model | reference | difference [95 %] |", f"|{'---|' * 6}"]
-    for card in cards:
-        test = card.test
-        lines.append(
-            f"| [`model:{card.name}`](#{card.name}) | {_what(card)} | {metric_label(test.metric)} "
-            f"| {metric_text(test.metric, test.value)} | `{test.reference}` "
-            f"{metric_text(test.metric, test.reference_value)} | {_apart(test.difference)} |"
-        )
+    opening = OPENING.format(cluster=first.trained_on.cluster, name=first.name)
     size = sum(card.bytes for card in cards) / 1024
-    lines += ["", f"{plural(len(cards), 'model')}, {size:,.0f} KiB in all.", ""]
+    lines = ["# Models", "", *wrapped(opening), *_overview(cards)]
+    lines += [f"{plural(len(cards), 'model')}, {size:,.0f} KiB in all.", ""]
     for card in cards:
         lines += _card_lines(card)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _what(card: Card) -> str:
-    trained = card.trained_on
-    return f"{plain(trained.workload)} on {plain(trained.cluster)}, estimates: {trained.estimates}"
+def _overview(cards: Sequence[Card]) -> list[str]:
+    rows = []
+    for card in cards:
+        test = card.test
+        figures = (metric_text(test.metric, value) for value in (test.value, test.reference_value))
+        link = f"[`model:{card.name}`](#{card.name})"
+        apart = apart_text(test.difference)
+        rows.append([link, metric_label(test.metric), *figures, code(test.reference), apart])
+    headers = ["model", "metric", "mean", "reference's mean", "reference", "difference [95 %]"]
+    return table(headers, rows)
 
 
 def _card_lines(card: Card) -> list[str]:
@@ -233,50 +231,41 @@ def _card_lines(card: Card) -> list[str]:
         else f"draws of {plain(trained.workload)}"
     )
     nodes = f"{plural(trained.nodes, 'node')}, {plural(trained.gpus, 'GPU')}"
-    waits = [
-        f"{word} wait {metric_text('wait_s', own)} (reference: {metric_text('wait_s', other)})"
-        for word, own, other in (
-            ("mean", test.mean_wait_s, test.reference_mean_wait_s),
-            ("p99", test.p99_wait_s, test.reference_p99_wait_s),
-            ("maximum", test.max_wait_s, test.reference_max_wait_s),
-        )
-        if own is not None
+    tested = f"{plural(test.windows, TESTED_ON[card.repeat.kind])} of {plural(test.jobs_per_window, 'job')}"
+    facts = [
+        f"**Trained on** {jobs}; cluster {plain(trained.cluster)} ({nodes}); estimates: {trained.estimates}; "
+        f"experiment [{card.experiment}](results/{card.experiment}.md).",
+        f"**Tested on** {tested}. Reference: {code(test.reference)}.",
+        f"**Limits.** {card.limits}",
+        f"**File.** {card.bytes / 1024:,.1f} KiB, made with gpuyard {card.gpuyard_version}. SHA-256: "
+        f"`{card.sha256}`.",
     ]
-    beside = [*([f"mean JCT {_apart(test.mean_jct)}"] if test.mean_jct else []), *waits]
-    verdict = f", {test.difference.verdict}" if test.difference and test.difference.verdict else ""
     return [
-        f"## {card.name}",
-        "",
-        card.why,
-        "",
-        f"- **Trained on** {jobs}, cluster {plain(trained.cluster)} ({nodes}), "
-        f"estimates: {trained.estimates}; experiment `{card.experiment}`.",
-        f"- **Test**, {plural(test.windows, TESTED_ON[card.repeat.kind])} of "
-        f"{plural(test.jobs_per_window, 'job')}: "
-        f"{metric_label(test.metric)} {metric_text(test.metric, test.value)} against "
-        f"{metric_text(test.metric, test.reference_value)} of `{test.reference}`, "
-        f"{_apart(test.difference)}{verdict}.",
-        *([f"- **Beside it**: {'; '.join(beside)}."] if beside else []),
-        f"- **Not for**: {card.limits}",
-        f"- **File**: {card.bytes / 1024:,.1f} KiB, SHA-256 `{card.sha256}`; made with gpuyard "
-        f"{card.gpuyard_version}.",
-        "",
-        "Training:",
-        "",
+        *(f"## {card.name}", "", *wrapped(card.why), *_figures(test)),
+        *(line for fact in facts for line in wrapped(f"- {fact}")[:-1]),
+        *("", "Training:", ""),
         *(f"    gpuyard {command_text(arguments)}" for arguments in card.training),
         "",
     ]
+
+
+def _figures(test: Figures) -> list[str]:
+    value, other = (metric_text(test.metric, one) for one in (test.value, test.reference_value))
+    verdict = test.difference.verdict if test.difference else ""
+    rows = [[metric_label(test.metric), value, other, apart_text(test.difference), verdict]]
+    if test.mean_jct is not None:
+        rows.append(["completion time", "", "", apart_text(test.mean_jct), test.mean_jct.verdict])
+    for name, own, reference in (
+        ("mean wait", test.mean_wait_s, test.reference_mean_wait_s),
+        ("p99 wait", test.p99_wait_s, test.reference_p99_wait_s),
+        ("max wait", test.max_wait_s, test.reference_max_wait_s),
+    ):
+        if own is not None and name != metric_label(test.metric):
+            rows.append([name, wait_text(own), wait_text(reference), "", ""])
+    return table(["", "model", "reference", "difference [95 %]", "verdict"], rows)
 
 
 def command_text(arguments: Arguments) -> str:
     """A command as it is typed, with folders as a shell's variables would be."""
     shown = (argument.replace("{here}", "HERE").replace("{traces}", "TRACES") for argument in arguments)
     return shlex.join(shown)
-
-
-def _apart(apart: Any) -> str:
-    if apart is None:
-        return "-"
-    if apart.low is None or apart.high is None:
-        return percent(apart.ratio)
-    return f"{percent(apart.ratio)} [{percent(apart.low)}, {percent(apart.high)}]"

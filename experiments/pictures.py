@@ -1,4 +1,4 @@
-"""Pictures of docs/results/index.md: standalone SVG, readable on light and dark pages alike."""
+"""Pictures of docs/results: standalone SVG, readable on light and dark pages alike."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

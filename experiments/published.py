@@ -1,176 +1,213 @@
-"""What the page of results says of an experiment, kept where its results are not.
+"""Published results: one file per experiment, ``experiments/results/NAME.json``; pages are made of these.
 
-Results are not part of the repository, and all experiments take hours. A section of the page therefore has a
-comment with what else is drawn and tabled of its experiment, and with a fingerprint of the recipe. Where
-nothing was run and the recipe is still that one, the page says what it said before.
+Experiments take hours, and what they leave behind is too large to commit. So their figures are committed, as
+numbers. Files of before November 2026 were read from pages and have the digits that were printed there.
 """
 
-import hashlib
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from experiments.pictures import Gain
-from experiments.recipe import Recipe, commands_of
-from experiments.running import Experiment
+from experiments.cards import Apart
+from experiments.recipe import Recipe
 from gpuyard.errors import InputError
-
-DID_NOT_WORK = "## What did not work"
-"""What follows the sections of experiments."""
-BEGIN = "<!-- What it says, from the recipe. -->"
-END = "<!-- End of what it says. -->"
-
-_ANCHOR = re.compile(r'^<a id="experiment-([^"\n]+)"></a>\n', re.MULTILINE)
-_COMMENT = re.compile(r"<!-- (.*) -->\n")
+from gpuyard.evaluate.setting import Kind
+from gpuyard.files import atomic_write
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Row(_Frozen):
-    """What stands of a table outside its own section."""
+class Row(_Record):
+    """A policy of a table, or several that differ only in their seed."""
 
-    overview: str
-    """Its line of the overview."""
-    headline: str | None
-    """Its line of the README's table, if it has one."""
-    gain: Gain | None
-    """As it is drawn; None without a reference."""
-
-
-class Record(_Frozen):
-    """What stands of an experiment outside its own section."""
-
-    recipe: str
-    """Its fingerprint."""
-    shown: int
-    """How many of its tables are there."""
-    state: str
-    """What the overview says of tables that have no row; empty if all have one."""
-    rows: tuple[Row, ...]
-
-    def comment(self) -> str:
-        """As a comment of HTML, which nothing in it can end."""
-        text = self.model_dump_json().replace(">", r"\u003e")
-        escaped = re.sub("(?<=-)-", r"\\u002d", text)
-        return f"<!-- {escaped} -->"
+    label: str
+    kind: Literal["learned", "tuned", "heuristic"]
+    """``tuned``: a rule with a name whose numbers a search found."""
+    is_reference: bool = False
+    is_best_in_hindsight: bool = False
+    seeds: int = 1
+    value: float
+    """Mean of the metric over windows and seeds."""
+    lowest: float | None = None
+    """Of the seeds' means; None for a single policy."""
+    highest: float | None = None
+    difference: Apart | None = None
+    """To the reference; None for the reference itself."""
+    better: int | None = None
+    """How many seeds are better than the reference by themselves."""
+    jct: Apart | None = None
+    mean_wait_s: float | None = None
+    p99_wait_s: float | None = None
+    max_wait_s: float | None = None
 
 
-@dataclass(frozen=True)
-class Account:
-    """What the pages say of an experiment.
+class Conditions(_Record):
+    """What policies were compared on."""
 
-    Attributes:
-        experiment: Of which.
-        section: Its section.
-        record: What stands elsewhere.
-    """
-
-    experiment: Experiment
-    section: str
-    record: Record
+    kind: Kind
+    part: str
+    workload: str
+    windows: int
+    jobs: int
+    """Per window."""
+    estimates: str
+    block: int = 1
+    """Windows that are resampled together, as they overlap."""
+    disjoint: float | None = None
+    """How many windows that do not overlap they are worth; None where it was not noted."""
+    is_weak: bool = False
+    left_out: int = 0
+    """Jobs that can never run on the cluster."""
+    unfinished: Mapping[str, float] = {}
+    """Jobs left unfinished per episode, by policy: the worst few."""
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all of its tables are there."""
-        recipe = self.experiment.recipe
-        return 0 < self.record.shown == len(recipe.table) + len(recipe.together)
+    def these(self) -> str:
+        """What the windows are called."""
+        return self.kind if self.kind in ("draws", "episodes") else "windows"
 
 
-@dataclass(frozen=True)
-class Published:
-    """A page of results as it was written before.
+class ByWindow(_Record):
+    """Whether a few windows carry a difference."""
 
-    Attributes:
-        path: Where it is.
-        sections: What follows the anchor of each experiment, by name.
+    ahead: int
+    behind: int
+    median: float
+    """Relative difference in the median window."""
+    without_best: float
+    """Relative difference of means without the window that favours the learned policy most."""
+
+
+class Hindsight(_Record):
+    """The learned policy against the heuristic that turned out best on the test itself."""
+
+    label: str
+    difference: Apart
+    better: int | None = None
+
+
+class Loser(_Record):
+    """A class of jobs that fares worse."""
+
+    jobs: str
+    metric: str
+    value: float
+    reference: float
+    change: float | None
+    """Relative; None if under the reference there is nothing to relate it to."""
+
+
+class Losers(_Record):
+    """Classes of jobs that fare worse than under the reference."""
+
+    of: str
+    """Label of the policy: of several seeds the first."""
+    classes: tuple[Loser, ...] = ()
+    more: int = 0
+    """How many further classes there are."""
+
+
+class Table(_Record):
+    """A comparison."""
+
+    evaluations: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Folders that it comes from; several for tests of different times taken together."""
+    metric: str
+    test: Conditions
+    chosen: str = ""
+    """How the reference was chosen, in words."""
+    rows: tuple[Row, ...]
+    """The best first."""
+    learned: str | None = None
+    """Label of the learned policy that stands for the table."""
+    is_picked: bool = False
+    """Whether that one was picked by these very figures."""
+    by_window: ByWindow | None = None
+    hindsight: Hindsight | None = None
+    resampled: tuple[float, float] | None = None
+    """The interval before it was widened, where it excludes zero and the verdict is a tie."""
+    losers: Losers | None = None
+
+    @property
+    def best(self) -> Row | None:
+        """The row of the learned policy that stands for the table."""
+        return next((row for row in self.rows if row.label == self.learned), None)
+
+    @property
+    def reference(self) -> Row | None:
+        """Whom the others are compared with."""
+        return next((row for row in self.rows if row.is_reference), None)
+
+
+class Cost(_Record):
+    """What a step took."""
+
+    step: str
+    runs: int
+    minutes: float
+
+
+class Result(_Record):
+    """All that is published of an experiment."""
+
+    format: Literal[1] = 1
+    steps: tuple[Mapping[str, Any], ...]
+    """The commands of the recipe that the figures were computed with."""
+    tables: tuple[Table, ...]
+    cost: tuple[Cost, ...] = ()
+    minutes: float = 0.0
+    has_curves: bool = False
+    """Whether there is a picture of learning curves."""
+
+    def table(self, evaluations: tuple[str, ...]) -> Table | None:
+        """The comparison of these folders."""
+        return next((one for one in self.tables if one.evaluations == evaluations), None)
+
+    def is_of(self, recipe: Recipe) -> bool:
+        """Whether the recipe still has the commands that the figures were computed with."""
+        return list(map(dict, self.steps)) == commands_in(recipe)
+
+    def text(self) -> str:
+        """As JSON."""
+        document = {"format": self.format, **self.model_dump(mode="json", exclude_defaults=True)}
+        return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def commands_in(recipe: Recipe) -> list[dict[str, Any]]:
+    """The steps of a recipe without what does not change figures: how many may run at once."""
+    return [
+        step.model_dump(mode="json", include={"name", "run", "each"}, exclude_defaults=True)
+        for step in recipe.step
+    ]
+
+
+def read_result(path: Path) -> Result | None:
+    """The results of a file; None if there is none.
+
+    Raises:
+        InputError: if it cannot be read, or is no such file.
     """
-
-    path: Path
-    sections: Mapping[str, str]
-
-    @classmethod
-    def read(cls, path: Path) -> "Published":
-        """The page of a file; without sections if there is none.
-
-        Raises:
-            InputError: if it cannot be read.
-        """
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return cls(path, {})
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: cannot be read ({error})") from None
-        _, *parts = _ANCHOR.split(text.partition(f"\n{DID_NOT_WORK}\n")[0])
-        return cls(path, dict(zip(parts[::2], parts[1::2], strict=True)))
-
-    def account(self, experiment: Experiment) -> Account | None:
-        """What the page says of an experiment, with what people say of it now.
-
-        Returns:
-            None if the page says nothing, or if it was written from another recipe.
-
-        Raises:
-            InputError: if the section is damaged.
-        """
-        text = self.sections.get(experiment.name, "")
-        if text[:1] in ("", "\n"):
-            return None
-        comment = _COMMENT.match(text)
-        try:
-            record = Record.model_validate_json(comment[1] if comment else "")
-        except ValidationError as error:
-            raise self._damaged(experiment, f"its comment: {error.errors()[0]['msg']}") from None
-        if record.recipe != fingerprint(experiment.recipe):
-            return None
-        before, begin, rest = text.partition(BEGIN)
-        _, end, after = rest.partition(END)
-        if not (begin and end):
-            raise self._damaged(experiment, f"expected the lines {BEGIN} and {END}")
-        said = "\n".join(what_it_says(experiment.recipe))
-        section = f"{anchor_line(experiment)}\n{before}{said.rstrip()}{after.rstrip()}\n"
-        return Account(experiment, section, record)
-
-    def with_figures(self) -> list[str]:
-        """Names of the experiments whose sections have the comment that stands beside figures."""
-        return [name for name, text in self.sections.items() if _COMMENT.match(text)]
-
-    def _damaged(self, experiment: Experiment, what: str) -> InputError:
-        return InputError(
-            f"{self.path}: the section {anchor(experiment)} is damaged ({what}); "
-            f"restore the page, or run {experiment.name} again"
-        )
+    try:
+        return Result.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"{path}: is damaged ({place}: {first['msg']}); restore it from git, or run {path.stem} again"
+        ) from None
 
 
-def fingerprint(recipe: Recipe) -> str:
-    """Of what tables and figures depend on: not of what people say of them, nor of what only cards show."""
-    parts = {
-        "page": recipe.model_dump(
-            mode="json", include={"title", "letter", "about", "table", "together"}, exclude_defaults=True
-        ),
-        "steps": [[step.name, [one.arguments for one in commands_of(step)]] for step in recipe.step],
-        "models": [[one.name, one.run, one.evaluation] for one in recipe.model],
-    }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def what_it_says(recipe: Recipe) -> list[str]:
-    """The lines of what people say of the figures, between marks."""
-    said = recipe.conclusion.strip()
-    return [BEGIN, "", *([f"**What it says.** {said}", ""] if said else []), END, ""]
-
-
-def anchor(experiment: Experiment) -> str:
-    """What links to a section name."""
-    return f"experiment-{experiment.name}"
-
-
-def anchor_line(experiment: Experiment) -> str:
-    """The first line of a section."""
-    return f'<a id="{anchor(experiment)}"></a>'
+def write_result(path: Path, result: Result) -> None:
+    """Write the results of an experiment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as temporary:
+        temporary.write_text(result.text(), encoding="utf-8")

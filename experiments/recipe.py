@@ -78,7 +78,14 @@ class Table(_Table):
     """Label of the row that stands for it in the overview; without: the model that is shipped, else the best
     one, which is marked as picked."""
     headline: str = ""
-    """What it is called in the README's table; without: it is not there."""
+    """What it is called in the picture of gains; without: it is not there."""
+    front: str = ""
+    """What it is called in the table of the README and of the front page; without: it is not there."""
+
+    @property
+    def evaluations(self) -> tuple[str, ...]:
+        """The folders that it is made of."""
+        return (self.evaluation,)
 
 
 class Together(_Table):
@@ -91,7 +98,13 @@ class Together(_Table):
     title: str
     note: str = ""
     headline: str = ""
-    """As of a table."""
+    front: str = ""
+    """Both as of a table."""
+
+    @property
+    def evaluations(self) -> tuple[str, ...]:
+        """The folders that it is made of."""
+        return self.tables
 
 
 class Shipped(_Table):
@@ -113,7 +126,7 @@ class Recipe(_Table):
 
     title: str
     letter: Annotated[str, Field(pattern="^[a-z]$")]
-    """Under which question of docs/results/index.md it stands."""
+    """The question that it belongs to; pages are listed in this order."""
     about: str
     conclusion: str = ""
     """What the figures say, written after looking at them."""
@@ -155,6 +168,11 @@ class Recipe(_Table):
             if len(together.learned) != len(together.tables):
                 raise ValueError("together: learned has a row for each of its tables")
         return self
+
+    @property
+    def all_tables(self) -> tuple[Table | Together, ...]:
+        """What is shown, in order."""
+        return (*self.table, *self.together)
 
     def commands(self) -> list["Command"]:
         """Those of all steps."""

@@ -124,7 +124,11 @@ def with_two_times(experiment: Experiment, here: Path, **changes: Any) -> Experi
         update={"evaluation": "again", "title": "Again", "learned": "evolve-3"}
     )
     both = Together(
-        tables=("test", "again"), learned=("evolve-3", "evolve-3"), title="Both", headline="Two times"
+        tables=("test", "again"),
+        learned=("evolve-3", "evolve-3"),
+        title="Both",
+        headline="Two times",
+        front="Two times",
     )
     asked = {"step": (*recipe.step, again), "table": (*recipe.table, table), "together": (both,)}
     copy = copy_of(experiment, here, **asked, **changes)

@@ -1,4 +1,4 @@
-"""``gpuyard experiments``: run recipes, write the page of results, ship and check models.
+"""``gpuyard experiments``: run recipes, write the pages of results, ship and check models.
 
 What does the work is the package ``experiments/`` of the source tree, which no installation has.
 """
@@ -21,17 +21,18 @@ Files = Annotated[
     list[Path] | None,
     Parameter(negative=(), help="Recipes, such as experiments/recipes/lublin.toml. (default: all there)"),
 ]
-Results = Annotated[Path, Parameter(help="The folder of results.")]
+Results = Annotated[Path, Parameter(help="The folder of what was run.")]
 Traces = Annotated[
     Path | None,
     Parameter(env_var="GPUYARD_TRACES", help="The folder of public traces (docs/guide/experiments.md)."),
 ]
 
-RECIPES, RESULTS, PAGE = Path("experiments/recipes"), Path("results"), Path("docs/results/index.md")
+RECIPES, RESULTS = Path("experiments/recipes"), Path("results")
+PUBLISHED, PAGES = Path("experiments/results"), Path("docs/results")
 
 experiments_app = App(
     name="experiments",
-    help="Experiments of docs/results/index.md: run them, write the page, check models.",
+    help="Experiments of docs/results: run them, write the pages, check models.",
     sort_key=5,
 )
 
@@ -75,38 +76,44 @@ def page(
     /,
     *,
     results: Results = RESULTS,
-    out: Annotated[Path, Parameter(help="The page to write.")] = PAGE,
+    published: Annotated[Path, Parameter(help="The folder of published figures.")] = PUBLISHED,
+    out: Annotated[Path, Parameter(help="The folder of pages to write.")] = PAGES,
     readme: Annotated[
         Path | None, Parameter(help="A file whose table of headlines is written, too, between its marks.")
     ] = None,
     force: Annotated[
-        bool, Flag, Parameter(help="Also if figures that the page has now would be lost.")
+        bool, Flag, Parameter(help="Also if figures that are published now would be lost.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Write the page of results from what experiments left behind.
+    """Publish what was run here, and write the pages of results.
 
-    An experiment of which nothing was run here keeps what the page says of it. If its recipe has changed
-    since, its figures would be lost, and nothing is written without --force.
+    Figures go to experiments/results/NAME.json, and pages are made of these files. An experiment of which
+    nothing was run here, or not all that is published, keeps its figures; --force replaces them.
     """
     _open_experiments()
-    from experiments.page import write_page
+    from dataclasses import asdict
+
+    from experiments.publishing import publish
     from experiments.running import Experiment
     from gpuyard.units import plural
 
     experiments = [Experiment.of(file, results) for file in files or _recipes()]
-    written = write_page(experiments, out, readme, force=force)
-    whole, kept, missing = (list(names) for names in (written.whole, written.kept, written.missing))
+    written = publish(experiments, published, out, readme, force=force)
     if json:
-        print_json({"page": str(out), "experiments": whole, "kept": kept, "missing": missing})
+        print_json({"pages": str(out), **{name: list(names) for name, names in asdict(written).items()}})
         return
-    before = len(set(whole) & set(kept))
-    told = f", {before} of them as published before" if before else ""
+    notes = {
+        "updated from what was run here": written.updated,
+        "kept as published, as not all of their tables were run here (--force)": written.partly_run,
+        "computed with other commands than their recipes have now": written.outdated,
+        "without figures": written.missing,
+    }
     console = open_console()
-    console.print(f"{out}: {plural(len(whole), 'experiment')} with all tables{told}", soft_wrap=True)
-    if missing:
-        why = "nothing was run here, and the page had nothing of these very recipes"
-        console.print(f"not complete, as {why}: {', '.join(missing)}", soft_wrap=True)
+    console.print(f"{out}: {plural(len(written.whole), 'experiment')} with all tables", soft_wrap=True)
+    for words, names in notes.items():
+        if names:
+            console.print(f"{words}: {', '.join(names)}", soft_wrap=True)
 
 
 @experiments_app.command

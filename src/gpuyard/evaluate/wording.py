@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpuyard.evaluate.bootstrap import Difference, usable_block
+from gpuyard.evaluate.by_window import by_window
 from gpuyard.evaluate.comparison import TOLD_BESIDE, Comparison, Loser
 from gpuyard.evaluate.setting import UNFINISHED, Setting
 from gpuyard.policies.grammar import DEFAULT_PLACEMENT
@@ -216,22 +217,13 @@ def by_window_in_words(comparison: Comparison, policies: Sequence[str]) -> str:
     Returns:
         Sentences; empty if there are fewer than three windows, or nothing to compare with.
     """
-    setting, reference = comparison.setting, comparison.reference
-    count = len(setting.windows)
-    if reference is None or reference in policies or count < 3:
+    found = by_window(comparison, policies)
+    if found is None:
         return ""
-    own = np.mean([comparison.values(name) for name in policies], axis=0)
-    other = comparison.values(reference)
-    if not (np.isfinite(own).all() and (other > 0).all()):
-        return ""
-    sign = 1.0 if setting.lower_is_better else -1.0
-    better, worse = int((sign * own < sign * other).sum()), int((sign * own > sign * other).sum())
-    without = [np.delete(own, i).mean() / np.delete(other, i).mean() - 1.0 for i in range(count)]
-    least = max(without, key=lambda ratio: sign * ratio)
     return (
-        f"ahead in {better:,} of {count:,} {_these(setting)}, behind in {worse:,}; "
-        f"{change(float(np.median(own / other - 1.0)))} in the median one; without the one that favours it "
-        f"most, the means are {change(float(least))} apart"
+        f"ahead in {found.ahead:,} of {found.windows:,} {_these(comparison.setting)}, "
+        f"behind in {found.behind:,}; {change(found.median)} in the median one; without the one that favours "
+        f"it most, the means are {change(found.without_best)} apart"
     )
 
 
@@ -370,7 +362,8 @@ def _label(comparison: Comparison, name: str) -> str:
     return comparison.policy(name).label
 
 
-def _class_words(loser: Loser) -> str:
+def class_words(loser: Loser) -> str:
+    """A class of jobs in words: ``jobs of 9-16 GPUs``."""
     words = CLASS_WORDS[loser.by].format(loser.name or "(none)")
     return words.removesuffix("s") if (loser.by, loser.name) == ("gpus", "1") else words
 
@@ -382,9 +375,9 @@ def _losers(comparison: Comparison, policy: str) -> str:
     losers = comparison.who_loses(policy)
     if not losers:
         return f"{label}: no class of jobs is clearly worse off than under {other}."
-    worst = _worst_of_each_class(losers)
+    worst = worst_of_each_class(losers)
     parts = [
-        f"{_class_words(one)} ({metric_label(one.metric)} "
+        f"{class_words(one)} ({metric_label(one.metric)} "
         f"{metric_text(one.metric, one.difference.own)} against "
         f"{metric_text(one.metric, one.difference.other)}, {change(one.difference.ratio)})"
         for one in worst[:MOST_LOSERS]
@@ -395,7 +388,7 @@ def _losers(comparison: Comparison, policy: str) -> str:
     return f"{label}: worse off than under {other}{weak} are {', '.join(parts)}."
 
 
-def _worst_of_each_class(losers: Sequence[Loser]) -> list[Loser]:
+def worst_of_each_class(losers: Sequence[Loser]) -> list[Loser]:
     """One entry a class, those with the largest rise first."""
     found: dict[tuple[str, str], Loser] = {}
     for one in sorted(losers, key=lambda loser: -loser.difference.ratio):

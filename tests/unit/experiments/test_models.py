@@ -54,7 +54,7 @@ def test_a_card_says_what_the_model_is(finished: Experiment, shipped: Path) -> N
     assert drawn.trained_on == card.trained_on, "what it was tested on is another matter"
     page = (shipped / "models.md").read_text()
     assert "## by-windows" in page
-    assert "**Test**, 3 fresh draws of 24 jobs" in page
+    assert "**Tested on** 3 fresh draws of 24 jobs." in page
     assert card.sha256 in page
     for path in shipped.iterdir():
         assert str(finished.here).encode() not in path.read_bytes(), "paths of this machine stay here"
@@ -198,9 +198,10 @@ def test_the_verbs_write_and_print_json(
         main([*common[:1], "ship", recipe, "--out", str(tmp_path), "--page", models_page, *common[1:]]) == 0
     )
     assert json.loads(capsys.readouterr().out) == {"models": list(MODELS), "left": []}
-    assert main([*common[:1], "page", recipe, "--out", str(tmp_path / "results.md"), *common[1:]]) == 0
-    assert json.loads(capsys.readouterr().out)["experiments"] == ["tiny"]
-    assert "[their cards](models.md)" in (tmp_path / "results.md").read_text()
+    where = ["--out", str(tmp_path / "pages"), "--published", str(tmp_path / "published")]
+    assert main([*common[:1], "page", recipe, *where, *common[1:]]) == 0
+    assert json.loads(capsys.readouterr().out)["whole"] == ["tiny"]
+    assert "([cards](../models.md))" in (tmp_path / "pages" / "tiny.md").read_text()
     assert main(["experiments", "check", "--model", "by-draws", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["checks"][0]["agrees"] is True
     assert main(["experiments", "check", "by-draws", "--model", "by-draws", "--json"]) == 0

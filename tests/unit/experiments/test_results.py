@@ -1,4 +1,4 @@
-"""What becomes of results: the page, its pictures, headlines."""
+"""What becomes of results: pages, pictures, headlines."""
 
 import json
 import re
@@ -11,15 +11,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from experiments.cells import difference_text, jct_text, plain
+from experiments.cards import Apart
+from experiments.caveats import is_longer
+from experiments.collecting import collect, show
 from experiments.curves import curve_panels
-from experiments.headlines import BEGIN, END
+from experiments.index import BEGIN, END
+from experiments.markdown import apart_text, plain, wrapped
 from experiments.models import ship_models
-from experiments.page import write_page
 from experiments.pictures import CurveGroup, Gain, Panel, curves_picture, gains_picture, shown_range
+from experiments.published import Conditions, Row
+from experiments.publishing import publish
 from experiments.recipe import Together
 from experiments.running import Experiment
-from experiments.shown import show
 from experiments.standings import standings
 from experiments.together import together
 from gpuyard.errors import InputError
@@ -34,50 +37,65 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     return finished_experiment(tmp_path_factory.mktemp("experiments"))
 
 
-# --- The page ---
+# --- The pages ---
 
 
-def test_the_page_is_the_same_bytes_every_time(finished: Experiment, tmp_path: Path) -> None:
+def published_page(experiment: Experiment, folder: Path) -> str:
+    """The page of an experiment, in one line."""
+    publish([experiment], folder / "json", folder / "results")
+    return " ".join((folder / "results" / f"{experiment.name}.md").read_text(encoding="utf-8").split())
+
+
+def test_pages_are_the_same_bytes_every_time(finished: Experiment, tmp_path: Path) -> None:
     pages = []
     for name in ("first", "second"):
         folder = tmp_path / name
-        assert write_page([finished], folder / "results.md").whole == ("tiny",)
+        assert publish([finished], folder / "json", folder / "results").whole == ("tiny",)
         pages.append({path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()})
     assert pages[0] == pages[1]
-    assert set(pages[0]) == {"results.md", "results.svg", "results-tiny.svg"}
+    assert set(pages[0]) == {"tiny.json", "index.md", "tiny.md", "results.svg", "results-tiny.svg"}
 
 
 def test_the_page_has_the_figures_of_the_comparison(finished: Experiment, tmp_path: Path) -> None:
-    write_page([finished], tmp_path / "results.md")
-    page = (tmp_path / "results.md").read_text()
+    page = published_page(finished, tmp_path)
     comparison = Comparison.read(finished.here / "test")
     reference = comparison.policy(comparison.reference or "")
     assert comparison.hindsight == reference.name
-    told = (
-        f"| `{reference.label}`, the reference, best in hindsight | {comparison.mean(reference.name):.2f} |"
-    )
-    assert told in page
-    row = next(line for line in page.splitlines() if line.startswith("| **`evolve-3`**"))
+    mean = f"{comparison.mean(reference.name):.2f}"
+    assert f"| `{reference.label}` | reference, best in hindsight | | {mean} | | |" in page
     found = comparison.difference("evolve-3")
-    assert f"| {comparison.mean('evolve-3'):.2f} |" in row
-    assert f"{100 * abs(found.ratio):.1f} %" in row
-    assert f"| {found.verdict} |" in row
+    row = re.search(r"\| `evolve-3` \| learned \| (\w+) \| (\S+) \| (\S+) %", page)
+    assert row is not None
+    assert row[1] == found.verdict
+    assert row[2] == f"{comparison.mean('evolve-3'):.2f}"
+    assert row[3].lstrip("+−") == f"{100 * abs(found.ratio):.1f}"
     for text in (
-        *(
-            "Nothing to speak of.",
-            "All of it.",
-            "6 windows of 24 jobs of the test part",
-            "Who loses (Windows)",
-        ),
-        *(
-            "3 fresh draws of demo, 24 jobs each",
-            "A rule \\| evolved <here>",
-            "`model:by-windows`",
-            "**Cost**",
-        ),
-        "gpuyard experiments run experiments/tiny.toml\n",
+        *("Nothing to speak of.", "All of it.", "6 windows of 24 jobs of the test part"),
+        *("3 fresh draws of demo with 24 jobs each", "# A rule | evolved <here>", "`model:by-windows`"),
+        *("Minutes per step: jobs", "gpuyard experiments run experiments/recipes/tiny.toml"),
     ):
         assert text in page
+    assert "[A rule \\| evolved <here>](tiny.md)" in (tmp_path / "results" / "index.md").read_text()
+
+
+def test_jobs_that_are_worse_off_are_those_of_the_comparison(finished: Experiment) -> None:
+    comparison = Comparison.read(finished.here / "test")
+    losers = collect(finished).tables[0].losers
+    assert losers is not None
+    worse = comparison.who_loses("evolve-3")
+    assert losers.of == "evolve-3"
+    assert {one.change for one in losers.classes} <= {one.difference.ratio for one in worse}
+    assert len(losers.classes) + losers.more == len({(one.by, one.name) for one in worse})
+
+
+def test_prose_is_wrapped_and_a_number_stays_with_its_percent_sign() -> None:
+    lines = wrapped(f"{'a' * 97} 7 % of it\n\n- {'word ' * 30}\n- two\n\n| a | b |\n|---|---|\n")
+    assert lines[0] == "a" * 97
+    assert lines[1:3] == ["7 % of it", ""]
+    assert lines[3].startswith("- word")
+    assert lines[4].startswith("  word")
+    assert lines[-5:] == ["- two", "", "| a | b |", "|---|---|", ""]
+    assert max(map(len, lines)) <= 100
 
 
 # --- Tests of several times as one ---
@@ -127,65 +145,60 @@ def test_the_page_shows_tests_together(finished: Experiment, tmp_path: Path) -> 
     two = replace(finished, recipe=recipe.model_copy(update={"table": tables, "together": (asked,)}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Experiment, "check_done", lambda self, name: None)
-        write_page([two], tmp_path / "results.md")
-    page = (tmp_path / "results.md").read_text()
-    part = page[page.index("### Both") :]
+        page = published_page(two, tmp_path)
+    part = page[page.index("## Both") :]
     assert "12 windows of 24 jobs" in part
     assert "its own reference" in part
     mean = Comparison.read(finished.here / "test").mean("evolve-3")
-    assert f"| **`evolve-3`** | {mean:.2f} |" in part
+    assert re.search(rf"\| `evolve-3` \| learned \| \w+ \| {mean:.2f} \|", part)
 
 
-def test_links_and_pictures_of_the_page_exist(finished: Experiment, tmp_path: Path) -> None:
-    (tmp_path / "models.md").write_text("# Models")
-    for name in ("experiments", "evaluation"):
+def test_links_and_pictures_of_pages_exist(finished: Experiment, tmp_path: Path) -> None:
+    for name in ("models", "guide/experiments", "guide/evaluate", "results/venus-exact"):
+        (tmp_path / f"{name}.md").parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.md").write_text(f"# {name}")
-    write_page([finished], tmp_path / "results.md")
-    page = (tmp_path / "results.md").read_text()
-    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page)
-    assert {"models.md", "experiments.md", "images/results.svg", "images/results-tiny.svg"} <= set(targets)
-    for target in targets:
-        assert (tmp_path / target).exists()
-    for anchor in re.findall(r"\]\(#([^)]+)\)", page):
-        assert f'<a id="{anchor}"></a>' in page
+    publish([finished], tmp_path / "json", tmp_path / "results")
+    for name in ("index", "tiny"):
+        page = (tmp_path / "results" / f"{name}.md").read_text()
+        targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page)
+        assert {"../models.md", "../guide/experiments.md"} <= set(targets)
+        for target in targets:
+            assert (tmp_path / "results" / target).exists()
 
 
-def test_what_has_not_been_run_is_said(finished: Experiment, tmp_path: Path) -> None:
+def test_what_has_not_been_run_is_named(finished: Experiment, tmp_path: Path) -> None:
     elsewhere = replace(finished, name="later", here=tmp_path / "nowhere")
-    written = write_page([finished, elsewhere], tmp_path / "results.md")
+    written = publish([finished, elsewhere], tmp_path / "json", tmp_path / "results")
     assert (written.whole, written.missing) == (("tiny",), ("later",))
-    page = (tmp_path / "results.md").read_text()
-    section = page[page.index('<a id="experiment-later">') :]
-    assert "**Not complete.** Still to be run: jobs, evolve, test, episodes, draws." in section
-    assert "(#experiment-later) | not complete |" in page
+    assert "Not complete. Still to be run: Windows; Draws." in (tmp_path / "results" / "later.md").read_text()
+    assert "(later.md) | - | not complete |" in (tmp_path / "results" / "index.md").read_text()
 
 
-def test_results_of_other_arguments_are_not_shown(finished: Experiment, tmp_path: Path) -> None:
+def test_results_of_other_arguments_are_not_published(finished: Experiment, tmp_path: Path) -> None:
     here = Path(shutil.copytree(finished.here, tmp_path / "tiny"))
     record = json.loads((here / "done" / "evolve-3.json").read_text())
     (here / "done" / "evolve-3.json").write_text(json.dumps({**record, "arguments": ["train", "ppo"]}))
     changed = replace(finished, here=here)
-    assert write_page([changed], tmp_path / "results.md").whole == ()
-    page = (tmp_path / "results.md").read_text()
-    assert "**Not complete.** Run with other arguments than the recipe has now: evolve." in page
-    assert "| **`evolve-3`**" not in page
+    with pytest.raises(InputError, match="none of these experiments has results yet"):
+        publish([changed], tmp_path / "json", tmp_path / "results")
     with pytest.raises(InputError, match="evolve-3 was run with other arguments"):
         ship_models([changed], tmp_path / "models")
     assert not (tmp_path / "models").exists()
 
 
-def test_a_page_is_not_replaced_by_one_without_results(finished: Experiment, tmp_path: Path) -> None:
-    (tmp_path / "results.md").write_text("figures")
+def test_pages_are_not_replaced_by_ones_without_results(finished: Experiment, tmp_path: Path) -> None:
+    (tmp_path / "index.md").write_text("figures")
     with pytest.raises(InputError, match="none of these experiments has results yet"):
-        write_page([replace(finished, here=tmp_path / "nothing")], tmp_path / "results.md")
-    assert (tmp_path / "results.md").read_text() == "figures"
+        publish([replace(finished, here=tmp_path / "nothing")], tmp_path / "json", tmp_path)
+    assert (tmp_path / "index.md").read_text() == "figures"
 
 
-def test_an_interval_may_be_open() -> None:
+def test_an_interval_may_be_open(finished: Experiment) -> None:
+    setting = Comparison.read(finished.here / "test").setting
     open_end = Difference(-0.3, -0.9, float("inf"), "tie", 1.0, 1.4)
-    assert difference_text(open_end) == "−30.0 % [−90.0 %, ∞]"
+    assert apart_text(Apart.of(open_end, setting)) == "−30.0 % [−90.0 %, ∞]"
     one_window = Difference(-0.3, float("nan"), float("nan"), "tie", 1.0, 1.4)
-    assert difference_text(one_window) == "−30.0 %"
+    assert apart_text(Apart.of(one_window, setting)) == "−30.0 %"
 
 
 def test_a_seed_that_stands_for_a_table_has_a_row(finished: Experiment) -> None:
@@ -194,25 +207,30 @@ def test_a_seed_that_stands_for_a_table_has_a_row(finished: Experiment) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Comparison, "read", lambda _: comparison)
         shown = show(finished, table)
+    assert shown is not None
     assert [row.label for row in shown.rows if row.learned] == ["ppo-1", "ppo"]
 
 
 def test_pictures_are_whole_and_escape_what_they_say(finished: Experiment, tmp_path: Path) -> None:
-    write_page([finished], tmp_path / "results.md")
+    publish([finished], tmp_path / "json", tmp_path / "results")
     for name in ("results.svg", "results-tiny.svg"):
         root = ElementTree.fromstring((tmp_path / "images" / name).read_text())
         assert "A rule | evolved <here>" in "".join(root.itertext())
     assert len(curve_panels(finished)[0].groups[0].curves[0]) >= 3
 
 
-def test_completion_times_that_are_clearly_longer_are_marked(finished: Experiment) -> None:
-    few = Comparison.read(finished.here / "test")
-    many, few = (replace(few, setting=replace(few.setting, disjoint=count)) for count in (12.0, 4.2))
-    longer = Difference(0.05, 0.021, 0.08, "worse", 1.05, 1.0)
-    assert jct_text(many, longer) == "+5.0 % [+2.1 %, +8.0 %] ‡"
-    assert jct_text(few, longer) == "+5.0 % [+2.1 %, +8.0 %]"
-    assert jct_text(many, replace(longer, low=0.019)) == "+5.0 % [+1.9 %, +8.0 %]"
-    assert jct_text(many, None) == ""
+def test_completion_times_are_clearly_longer_if_all_of_the_interval_is() -> None:
+    many = Conditions(kind="windows", part="test", workload="a", windows=40, jobs=9, estimates="exact")
+    few = many.model_copy(update={"is_weak": True})
+    longer = Row(label="a", kind="learned", value=1.0, jct=apart(0.05, 0.021, 0.08))
+    assert is_longer(longer, many)
+    assert not is_longer(longer, few)
+    assert not is_longer(longer.model_copy(update={"jct": apart(0.05, 0.019, 0.08)}), many)
+    assert not is_longer(longer.model_copy(update={"jct": None}), many)
+
+
+def apart(ratio: float, low: float, high: float) -> Apart:
+    return Apart(ratio=ratio, low=low, high=high, verdict="worse")
 
 
 def test_names_from_logs_are_text_and_nothing_else() -> None:
@@ -284,12 +302,13 @@ def test_of_returns_more_is_better(finished: Experiment) -> None:
 
 
 def test_headlines_go_between_their_marks_and_nowhere_else(finished: Experiment, tmp_path: Path) -> None:
-    table = finished.recipe.table[0].model_copy(update={"headline": "A | b", "learned": "evolve-3"})
+    table = finished.recipe.table[0].model_copy(update={"front": "A | b", "learned": "evolve-3"})
     recipe = finished.recipe.model_copy(update={"table": (table, *finished.recipe.table[1:])})
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
+    places = (tmp_path / "json", tmp_path / "results", readme)
     for _ in range(2):
-        write_page([replace(finished, recipe=recipe)], tmp_path / "results.md", readme)
+        publish([replace(finished, recipe=recipe)], *places)
     before, _, rest = readme.read_text().partition(BEGIN)
     inside, _, after = rest.partition(END)
     assert (before, after) == ("before\n\n", "\n\nafter\n")
@@ -299,7 +318,7 @@ def test_headlines_go_between_their_marks_and_nowhere_else(finished: Experiment,
     assert "(`evolve-3`)" in lines[2]
     readme.write_text("no marks\n")
     with pytest.raises(InputError, match="between which the table goes"):
-        write_page([finished], tmp_path / "results.md", readme)
+        publish([finished], *places)
     assert readme.read_text() == "no marks\n"
 
 
@@ -307,4 +326,4 @@ def test_a_row_that_is_not_there_cannot_stand_for_a_table(finished: Experiment, 
     table = finished.recipe.table[0].model_copy(update={"learned": "evolv"})
     recipe = finished.recipe.model_copy(update={"table": (table,)})
     with pytest.raises(InputError, match="'evolv' is none of its rows; did you mean 'evolve-3'"):
-        write_page([replace(finished, recipe=recipe)], tmp_path / "results.md")
+        publish([replace(finished, recipe=recipe)], tmp_path / "json", tmp_path / "results")

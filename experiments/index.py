@@ -1,0 +1,175 @@
+"""The front page of results, ``docs/results/index.md``, and the README's table."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from experiments.account import Account
+from experiments.caveats import METHOD
+from experiments.markdown import apart_text, cell, code, table, verdict_text, wrapped
+from experiments.page import IMAGES
+from experiments.pictures import Gain
+from experiments.published import Row, Table
+from experiments.recipe import Table as Asked
+from experiments.recipe import Together
+from gpuyard.errors import InputError
+from gpuyard.evaluate.setting import lower_is_better
+from gpuyard.files import atomic_write
+from gpuyard.units import metric_text, plural
+
+BEGIN = "<!-- The next table is written by gpuyard experiments page. -->"
+END = "<!-- End of the table. -->"
+PICTURE = "results.svg"
+
+OPENING = """
+For everyone who asks whether a trained policy is worth it. Each experiment trains policies on a cluster's
+past and compares them with the best fixed heuristic on its future: same jobs, same information, same
+placement.
+"""
+UNDER_THE_TABLE = """
+Means of the bounded slowdown, unless the row names another metric. The heuristic was fixed before the test:
+the best of all on validation windows, for bursts and hosts the strongest one known.
+"""
+LIMITS = """
+- **Where it does not help.** With run times unknown, or known only from history or from users' requests,
+  learned policies tie with the best heuristic on Philly, Venus and RICC. Choosing the type of GPU adds
+  nothing. PPO, D3QN and SAC that start from nothing do not reach the best heuristic.
+- **What it costs.** Learned rules hold GPUs back for short jobs, so long jobs wait: on Philly and Venus the
+  longest waits grow by more than half. Mean completion times rise little in these five tests, and by a
+  fifth in longer windows ([Venus](venus-exact.md)). One experiment takes {minutes} on two cores.
+- **Windows begin empty.** A test window starts with an empty cluster. Run in one go over months of overload,
+  the rule for Venus is worse than the heuristic ([Venus](venus-exact.md)).
+- **Chance.** Training runs differ by their seed, and some gain nothing. For Philly, Venus and hosts steps
+  were changed after test figures had been seen. Every page has its caveats.
+"""
+
+ALL_EXPERIMENTS = f"""
+The first test of each. Every page has all tests, caveats, costs and what did not work. See also
+[how figures are measured]({METHOD}) and [the models that come with gpuyard](../models.md).
+"""
+
+
+def index_page(accounts: Sequence[Account]) -> str:
+    """The front page: the headlines, what they are worth, and where the rest is."""
+    lines = ["# Results", "", *wrapped(OPENING)]
+    if front := front_rows(accounts):
+        lines += [*front, "", *wrapped(UNDER_THE_TABLE), *wrapped(LIMITS.format(minutes=_minutes(accounts)))]
+    lines += [
+        *_tally(accounts),
+        "## All experiments",
+        "",
+        *wrapped(ALL_EXPERIMENTS),
+    ]
+    lines += table(("experiment", "difference [95 %]", "verdict"), [_line(one) for one in accounts])
+    if gains_of(accounts):
+        lines += [f"![Gains over the reference, with intervals]({IMAGES}/{PICTURE})", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _minutes(accounts: Sequence[Account]) -> str:
+    known = [one.result.minutes for one in accounts if one.result]
+    return f"{min(known):.0f} to {max(known):.0f} minutes"
+
+
+def _line(account: Account) -> tuple[str, str, str]:
+    link = f"[{cell(account.recipe.title)}]({account.name}.md)"
+    best = next((found.best for _, found in account.known() if found.best), None)
+    return (link, apart_text(best.difference), verdict_text(best)) if best else (link, "-", "not complete")
+
+
+def _tally(accounts: Sequence[Account]) -> list[str]:
+    """How often the learned policy is better, and how often not."""
+    told = Counter(best.difference.verdict for _, _, _, best in _learned(accounts) if best.difference)
+    words = {
+        "better": "better in {}",
+        "tie": "tied in {}",
+        "worse": "worse in {}",
+        "unclear": "unclear in {}, where windows are few",
+        "": "without a verdict in {} of one window each",
+    }
+    parts = [text.format(told[verdict]) for verdict, text in words.items() if told[verdict]]
+    if not parts:
+        return []
+    tests = plural(sum(told.values()), "test")
+    return wrapped(
+        f"Of {tests} the learned policy is {', '.join(parts)}. Tests are not independent: several are of the "
+        "same jobs."
+    )
+
+
+def _learned(accounts: Sequence[Account]) -> Iterator[tuple[Account, Asked | Together, Table, Row]]:
+    for account in accounts:
+        for asked, found in account.known():
+            if found.best is not None:
+                yield account, asked, found, found.best
+
+
+# --- The README's table ---
+
+
+def front_rows(accounts: Sequence[Account]) -> list[str]:
+    """The lines of the table of headlines; none if no recipe has one."""
+    rows = []
+    for _, asked, found, best in _learned(accounts):
+        if asked.front:
+            reference = found.reference
+            other = "-" if reference is None else _mean(found, reference)
+            doubt = {"tie": ", a tie", "unclear": ", unclear"}
+            told = doubt.get(best.difference.verdict, "") if best.difference else ""
+            rows.append((cell(asked.front), other, _mean(found, best), apart_text(best.difference) + told))
+    return table(("", "heuristic", "learned", "difference [95 %]"), rows)[:-1] if rows else []
+
+
+def _mean(found: Table, row: Row) -> str:
+    return f"{metric_text(found.metric, row.value)} ({code(row.label)})"
+
+
+def write_headlines(lines: Sequence[str], readme: Path) -> None:
+    """Put a table between two marks in a file.
+
+    Args:
+        lines: Those of ``front_rows``.
+        readme: The file; everything outside the marks stays.
+
+    Raises:
+        InputError: if the file cannot be read or does not have the marks.
+    """
+    try:
+        text = readme.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{readme}: {error.strerror}") from None
+    begin, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise InputError(f"{readme}: expected the lines {BEGIN} and {END}, between which the table goes")
+    with atomic_write(readme) as temporary:
+        temporary.write_text("\n\n".join([begin + BEGIN, "\n".join(lines), END + after]), encoding="utf-8")
+
+
+# --- The picture ---
+
+
+def gains_of(accounts: Sequence[Account]) -> list[Gain]:
+    """What the picture of gains shows: tables with a headline, or all if none has one."""
+    known = [(asked, gain) for one in _learned(accounts) if (gain := _gain(*one)) for asked in one[1:2]]
+    return [gain for asked, gain in known if asked.headline] or [gain for _, gain in known]
+
+
+def _gain(account: Account, asked: Asked | Together, found: Table, best: Row) -> Gain | None:
+    apart = best.difference
+    if apart is None or apart.ratio is None:
+        return None
+    lower = lower_is_better(found.metric, (found.metric,))
+    sign = -1.0 if lower else 1.0
+    ends = [None if end is None else sign * end for end in (apart.low, apart.high)]
+    low, high = ends[::-1] if lower else ends
+    who = f"{best.label} against {found.reference.label if found.reference else '?'}"
+    several = len(account.recipe.table) > 1
+    return Gain(
+        asked.headline or f"({account.recipe.letter}) {account.recipe.title}",
+        f"{asked.title}: {who}" if several and not asked.headline else who,
+        sign * apart.ratio,
+        low,
+        high,
+        apart.verdict,
+    )
