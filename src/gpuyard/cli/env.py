@@ -82,7 +82,7 @@ def describe(
     for setting, part in (("job_features", "jobs"), ("global_features", "globals")):
         asked = [column["name"] for column in document["observation"]["on_request"][part]]
         if asked:
-            console.print(f"Columns of {part} on request, if {setting} names them: {', '.join(asked)}")
+            console.print(f"Optional columns of {part}, if {setting} names them: {', '.join(asked)}")
     version = document["observation"]["version"]
     console.print(
         f"docs/contract/observation.md has the formulas of observation version {version}", style="dim"

@@ -70,8 +70,8 @@ def test_a_description_has_the_shapes_of_the_spaces(run: Run, name: str) -> None
 
 def test_columns_on_request_are_described_until_they_are_requested(run: Run) -> None:
     _, out, _ = run("describe", "SelectJob-v0")
-    assert "Columns of jobs on request, if job_features names them: starts_in, holds_up" in out
-    assert "Columns of globals on request, if global_features names them: drain" in out
+    assert "Optional columns of jobs, if job_features names them: starts_in, holds_up" in out
+    assert "Optional columns of globals, if global_features names them: drain" in out
     asked = document(run, "describe", "SelectJob-v0")["observation"]["on_request"]
     assert asked["jobs"][0] == {"name": "starts_in", "low": 0.0, "high": 1.0}
     assert [column["name"] for column in asked["globals"]] == ["drain"]
