@@ -9,7 +9,9 @@ import pytest
 import gpuyard.policies.grammar  # noqa: F401  (registers the rules)
 from gpuyard import cli
 from gpuyard.registry import registered
+from gpuyard.workload import write_workload
 from gpuyard.workload.formats import workload_formats
+from gpuyard.workload.generators import preset_workload
 from support.paths import DOCS, ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
@@ -74,6 +76,20 @@ def test_pages_are_wrapped_at_100_columns(path: Path) -> None:
     """Tables and code excepted."""
     lines = [line for line in prose(path).splitlines() if not line.startswith(("|", "    ", "<!--"))]
     assert not [line for line in lines if len(line) > 100]
+
+
+@pytest.mark.parametrize(
+    "page", ["formats/job-table", "guide/workloads", "guide/generators", "contract/networks"]
+)
+def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where ``jobs.csv`` and ``jobs.parquet`` lie, and all blocks of a page make one script."""
+    monkeypatch.chdir(tmp_path)
+    write_workload(preset_workload("demo").workload, "jobs.csv")
+    write_workload(preset_workload("demo").workload, "jobs.parquet")
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S))
+    assert code
+    exec(compile(code, f"{page}.md", "exec"), {})
 
 
 def test_every_workload_format_has_a_section_and_a_link_to_its_page() -> None:
