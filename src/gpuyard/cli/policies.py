@@ -1,6 +1,5 @@
-"""``gpuyard policies`` and ``gpuyard explain``: which rules there are, how they fare, why a job waited."""
+"""``gpuyard policies`` and ``gpuyard explain``: which rules there are, why a job waited."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,9 +22,7 @@ MOST_SPANS = 15
 KINDS = ("order", "backfill", "placement")
 EXPRESS = "a job longer than T0 seconds leaves a share of the GPUs free, K per factor of e that it is longer"
 
-policies_app = App(
-    name="policies", help="List every order, backfill and placement; compare them all.", sort_key=4
-)
+policies_app = App(name="policies", help="List every order, backfill and placement.", sort_key=4)
 
 
 @policies_app.default
@@ -54,53 +51,6 @@ def _models() -> list[tuple[str, str]]:
 
     cards = sorted((Path(__file__).parents[1] / "models").glob("*.json"))
     return [(f"model:{card.stem}", loads(card.read_text(encoding="utf-8"))["title"]) for card in cards]
-
-
-@policies_app.command
-def survey(
-    cases: Annotated[
-        list[str],
-        Parameter(negative=(), help="Workloads and clusters: WORKLOAD@CLUSTER, such as jobs.csv@20x8."),
-    ],
-    /,
-    *,
-    jobs: Annotated[
-        Whole | None, Parameter(help="Take only the first so many jobs of each workload.")
-    ] = None,
-    into: Annotated[
-        Path | None, Parameter(help="Put the tables into this Markdown page, between its survey marks.")
-    ] = None,
-    json: Json = False,
-    options: SimulationOptions = SimulationOptions(),  # noqa: B008  (frozen)
-) -> None:
-    """Run every policy on some workloads and print Markdown tables. Takes minutes.
-
-    Example: gpuyard policies survey philly.csv@20x8 lublin_256.swf@32x8 --jobs 20000
-    """
-    from gpuyard import policy_survey
-
-    if jobs is not None and jobs < 1:
-        raise InputError(f"--jobs {jobs}: expected 1 or more")
-    if into is not None:
-        policy_survey.marked_text(into)
-    config = options.config()
-    chosen = [policy_survey.parse_case(case, jobs) for case in cases]
-    rows = policy_survey.survey(chosen, config, lambda line: print(line, file=sys.stderr, flush=True))
-    if json:
-        print_json(
-            {
-                "cases": [case.name for case in chosen],
-                "settings": config.model_dump(mode="json"),
-                "policies": [vars(row) for row in rows],
-            }
-        )
-        return
-    markdown = policy_survey.to_markdown(chosen, rows, config)
-    if into is None:
-        print(markdown)
-    else:
-        policy_survey.write_into(into, markdown)
-        print(f"Written into {into}", file=sys.stderr)
 
 
 def explain(

@@ -1,6 +1,11 @@
-"""Every policy on some workloads: what ``gpuyard policies survey`` runs, and the table it writes."""
+"""Every policy on some workloads: the tables of docs/guide/policies.md. Takes minutes.
 
-from collections.abc import Callable, Sequence
+python experiments/policy_survey.py philly.csv@20x8 lublin_256.swf@32x8 --jobs 5000 --into PAGE
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +58,8 @@ def parse_case(text: str, jobs: int | None) -> Case:
     Raises:
         InputError: for a text of another form, a file that cannot be read or an unknown cluster.
     """
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs {jobs}: expected 1 or more")
     path, at, cluster = text.rpartition("@")
     if not at or not path or not cluster:
         raise InputError(f"{text!r}: expected WORKLOAD@CLUSTER, such as jobs.csv@20x8")
@@ -87,18 +94,16 @@ def policies_to_survey() -> list[tuple[str, str]]:
     return [(kind, policy) for policy, kind in once.items()]
 
 
-def survey(
-    cases: Sequence[Case], config: SimulationConfig, told: Callable[[str], None] = lambda _: None
-) -> list[Row]:
+def survey(cases: Sequence[Case]) -> list[Row]:
     """Run every policy on every case. What a case does not allow is left open, with the reason."""
     rows = []
     for kind, policy in policies_to_survey():
         metrics: list[dict[str, Value] | None] = []
         refused = ""
         for case in cases:
-            told(f"{policy} on {case.name}")
+            print(f"{policy} on {case.name}", file=sys.stderr, flush=True)
             try:
-                result = simulate(case.workload, case.cluster, parse_policy(policy), config)
+                result = simulate(case.workload, case.cluster, parse_policy(policy), SimulationConfig())
             except InputError as error:
                 metrics.append(None)
                 refused = str(error)
@@ -108,12 +113,12 @@ def survey(
     return rows
 
 
-def to_markdown(cases: Sequence[Case], rows: Sequence[Row], config: SimulationConfig) -> str:
-    """One table a case, sorted as the rules are listed, the best value of each column in bold."""
+def to_markdown(cases: Sequence[Case], rows: Sequence[Row]) -> str:
+    """One table per case, sorted as the rules are listed."""
     parts = []
     for number, case in enumerate(cases):
         parts.append(
-            f"### {case.name}: {len(case.workload):,} jobs, estimates {config.estimates}\n\n"
+            f"### {case.name}: {len(case.workload):,} jobs, estimates {SimulationConfig().estimates}\n\n"
             f"| policy | {' | '.join(SHOWN.values())} |\n|---|{'---|' * len(SHOWN)}\n"
             + "\n".join(_line(row.policy, row.metrics[number]) for row in rows)
         )
@@ -148,7 +153,33 @@ def marked_text(page: Path) -> str:
     try:
         text = page.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--into {page}: cannot be read ({error})") from None
+        raise InputError(f"{page}: cannot be read ({error})") from None
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise InputError(f"{page}: expected the marks {BEGIN} and {END}, once each, between which tables go")
     return text
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables, or put them into a page."""
+    parser = argparse.ArgumentParser(description="Run every policy on some workloads.")
+    parser.add_argument("cases", nargs="+", help="WORKLOAD@CLUSTER, such as jobs.csv@20x8")
+    parser.add_argument("--jobs", type=int, help="take only the first so many jobs of each workload")
+    parser.add_argument("--into", type=Path, help="a Markdown page with survey marks, for the tables")
+    given = parser.parse_args(arguments)
+    try:
+        if given.into is not None:
+            marked_text(given.into)  # before the long work
+        cases = [parse_case(case, given.jobs) for case in given.cases]
+        markdown = to_markdown(cases, survey(cases))
+        if given.into is None:
+            print(markdown)
+        else:
+            write_into(given.into, markdown)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
