@@ -19,7 +19,7 @@ PAGES = [
     path
     for folder in ("start", "guide", "contract", "formats", "algorithms")
     for path in sorted((DOCS / folder).glob("*.md"))
-    if path.name not in ("experiments.md", "mdp.md")
+    if path.name not in ("mdp.md",)
 ]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -76,6 +76,13 @@ def test_pages_are_wrapped_at_100_columns(path: Path) -> None:
     """Tables and code excepted."""
     lines = [line for line in prose(path).splitlines() if not line.startswith(("|", "    ", "<!--"))]
     assert not [line for line in lines if len(line) > 100]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_pages_use_the_words_of_the_glossary(path: Path) -> None:
+    """A progress log is no diary, a column is optional and not on request, figures are shown and not told."""
+    private = r"\b(diary|on request|beside|told|tells|goes on|go on|learnt)\b"
+    assert not re.findall(private, " ".join(prose(path).split()), re.I)
 
 
 @pytest.mark.parametrize(
