@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpuyard.cli.bench import BenchResult, measure_apart
 from gpuyard.registry import register
+from harness import BenchResult, measure_apart
 
 ROUNDS = 3
 WINDOW = 64
@@ -51,7 +51,7 @@ def make_environment(jobs: int, *, at_once: bool) -> Any:
     """An environment on 64 x 8 GPUs whose one episode are these jobs."""
     from gpuyard.env import SchedulingVectorEnv
     from gpuyard.workload import SynthConfig, synthesize
-    from gpuyard.workload.generators.arrivals import AllAtOnce, Poisson
+    from gpuyard.workload.generators.shapes import AllAtOnce, Poisson
 
     arrivals = AllAtOnce() if at_once else Poisson()
     workload = synthesize(SynthConfig(jobs=jobs, cluster_gpus=512, load=1.0, arrivals=arrivals))

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuyard.cli.bench import BenchResult, measure_apart, peak_memory_gb
 from gpuyard.registry import register
+from harness import BenchResult, measure_apart, peak_memory_gb
 
 ENVIRONMENTS = 64
 SECONDS = 4.0
@@ -100,7 +100,7 @@ def make_environments(
     from gpuyard.env import SchedulingVectorEnv
     from gpuyard.workload import SynthConfig, synthesize
     from gpuyard.workload.generators import HostFarmConfig
-    from gpuyard.workload.generators.arrivals import AllAtOnce, Poisson
+    from gpuyard.workload.generators.shapes import AllAtOnce, Poisson
 
     if hosts:
         farm = HostFarmConfig(hosts=(hosts, hosts), jobs=20_000, max_arrivals_a_tick=hosts // 3).generate()

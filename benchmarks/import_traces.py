@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuyard.cli.bench import BenchResult, measure_apart, peak_memory_gb
 from gpuyard.registry import register
+from harness import BenchResult, measure_apart, peak_memory_gb
 
 HELIOS_ROWS = 3_000_000
 RICC_ROWS = 447_794

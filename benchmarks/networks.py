@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpuyard.cli.bench import BenchResult, measure_apart
 from gpuyard.learn.process.launch import MALLOC
 from gpuyard.registry import register
+from harness import BenchResult, measure_apart
 
 BATCH = 256
 ROUNDS = 3

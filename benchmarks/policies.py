@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuyard.cli.bench import BenchResult, measure_apart
 from gpuyard.registry import register
+from harness import BenchResult, measure_apart
 
 SIMPY = str(Path(__file__).with_name("simulate.py"))
 PEER = "SimPy, FIFO on a bare counter"

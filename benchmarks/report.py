@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuyard.cli.bench import BenchResult, measure_apart
 from gpuyard.registry import register
+from harness import BenchResult, measure_apart
 
 ROUNDS = 3
 FRAMES = 10

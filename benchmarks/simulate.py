@@ -12,8 +12,8 @@ import time
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from gpuyard.cli.bench import BenchResult, measure_apart, peak_memory_gb
 from gpuyard.registry import register
+from harness import BenchResult, measure_apart, peak_memory_gb
 
 JOBS = 1_000_000
 NODES = 64

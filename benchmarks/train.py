@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuyard.cli.bench import BenchResult, measure_apart
 from gpuyard.learn.process.launch import MALLOC, ONE_THREAD
 from gpuyard.registry import register
+from harness import BenchResult, measure_apart
 
 ENVS, ROLLOUT, EPOCHS, PROCESSES = 64, 128, 4, 2
 MINIBATCHES = {"mlp": 1024, "job-scorer": 2048, "cross-attention": 512}

@@ -1,12 +1,53 @@
-"""Settings of a simulation. Defaults live here and nowhere else."""
+"""Settings: how they are read and refused, and those of a simulation. Defaults live here and nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from gpuyard.errors import InputError, setting, spelt
+from gpuyard.registry import suggest
 
 Estimates = Literal["exact", "requested", "noisy", "history", "none"]
+Part = Literal["train", "validation", "test", "all"]
+"""Of a workload by time: its first 60 %, the next 20 %, the last 20 %, or all of it."""
+
+
+def whole_number(value: Any) -> Any:
+    """A number in text that is whole without being written as one, such as 1e6; all else as it is."""
+    if isinstance(value, str):
+        try:
+            number = float(value)
+            if number.is_integer() and abs(number) <= 2**53 and not value.strip().isdecimal():
+                return int(number)
+        except (ValueError, OverflowError):
+            pass
+    return value
+
+
+def numbers_by_name(value: Any) -> Any:
+    """``NAME:NUMBER`` pairs joined by commas, as a mapping; names may hold colons. All else as it is."""
+    if not isinstance(value, str):
+        return value
+    pairs = [part.rpartition(":") for part in value.split(",")]
+    if any(not colon for _, colon, _ in pairs):
+        raise ValueError("expected name:number pairs joined by commas, such as vision:64,speech:32")
+    names = [name for name, _, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{twice!r} is given twice")
+    return {name: number for name, _, number in pairs}
+
+
+def numbers(value: Any) -> Any:
+    """Numbers joined by commas, alone or as the one entry of a list; all else as it is."""
+    alone = value[0] if isinstance(value, list) and len(value) == 1 else value
+    return alone.split(",") if isinstance(alone, str) else value
+
+
+Whole = Annotated[int, BeforeValidator(whole_number)]
+Seed = Annotated[Whole, Field(ge=0, lt=2**63)]
 
 _LONGEST_S = 2**32
 Seconds = Annotated[float, Field(ge=0, le=_LONGEST_S)]
@@ -21,24 +62,24 @@ class SimulationConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     estimates: Estimates = "exact"
-    """What policies are told of run times: the truth, the logged request, the truth with noise, a prediction
-    from finished jobs or nothing."""
+    """What policies know of run times: the truth, the logged request, the truth with noise, a prediction from
+    finished jobs, or nothing."""
     noise_sigma: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Standard deviation of the log of the error of ``noisy`` estimates."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Seed = 0
     """Key of every random draw: noisy estimates, random order, random placement, failures."""
     kill_at_estimate: bool = False
     """End a job as ``timeout`` when it has run as long as its estimate."""
     locality_penalty: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """Relative slow-down of a gang for each node beyond the fewest, in units of the fewest."""
+    """Slow-down of a gang on twice the fewest nodes that could hold it: 0.2 is 20 %."""
     oversize: Literal["error", "drop"] = "error"
-    """What to do with a job that can never run on the cluster: refuse, or leave it out and report it."""
+    """Jobs that can never run on the cluster: refuse them, or leave them out and report them."""
 
     usage_half_life_s: Annotated[float, Field(gt=0)] = 7 * 24 * 3600.0
-    """Half-life of a user's or group's usage in ``fair-share``, in seconds."""
-    user_shares: Mapping[str, Share] = {}
-    """Weights of users in ``fair-share`` and ``multifactor``; 1 where not given."""
-    group_shares: Mapping[str, Share] = {}
+    """Half-life of a user's or group's usage in ``fair-share``, s."""
+    user_shares: Annotated[Mapping[str, Share], BeforeValidator(numbers_by_name)] = {}
+    """Weights of users in ``fair-share`` and ``multifactor``, such as ada:2,bo:1; 1 where not given."""
+    group_shares: Annotated[Mapping[str, Share], BeforeValidator(numbers_by_name)] = {}
     """Weights of groups in ``group-fair-share``; 1 where not given."""
     age_weight: Weight = 1000.0
     """Weight of a job's age in ``multifactor``."""
@@ -49,40 +90,43 @@ class SimulationConfig(BaseModel):
     priority_weight: Weight = 1000.0
     """Weight of its priority in ``multifactor``."""
     max_age_s: PositiveSeconds = 7 * 24 * 3600.0
-    """Wait at which the age factor of ``multifactor`` is 1."""
-    group_quotas: Mapping[str, Annotated[int, Field(ge=0)]] = {}
-    """GPUs of each group; the other groups share what is left of the cluster."""
+    """Wait at which age counts in full in ``multifactor``, s."""
+    group_quotas: Annotated[Mapping[str, Annotated[int, Field(ge=0)]], BeforeValidator(numbers_by_name)] = {}
+    """GPUs of each group, such as vision:64,speech:32; the other groups share the rest."""
     quota_borrowing: bool = True
     """Let groups use what others leave idle."""
 
     reschedule_s: PositiveSeconds = 60.0
-    """Policies that preempt also decide at every multiple of this."""
+    """Policies that preempt also decide at every multiple of this, s."""
     min_run_s: Seconds = 300.0
-    """A run is not stopped before it is this long."""
+    """A job is not stopped before it has run this long, s."""
     checkpoint_s: Seconds | None = None
-    """How long a stopped job keeps its GPUs; None: 3.5, 15 or 30 s for up to 8, up to 32 or more GPUs."""
+    """How long a stopped job keeps its GPUs, s. Not given: 3.5, 15 or 30 by gang size."""
     restore_s: Seconds | None = None
-    """How long a job that goes on takes before it makes progress; None: 3.5, 15 or 30 s by gang size."""
+    """How long a resumed job makes no progress, s. Not given: 3.5, 15 or 30 by gang size."""
     defragment: bool = False
     """Move a running job where that makes room for one that does not fit."""
-    tiresias_levels_gpu_s: tuple[Annotated[float, Field(gt=0)], ...] = (3600.0, 36000.0)
+    tiresias_levels_gpu_s: Annotated[tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(numbers)] = (
+        3600.0,
+        36000.0,
+    )
     """Attained GPU-seconds at which a job sinks to the next level of ``tiresias``."""
     starvation_s: PositiveSeconds = 8 * 3600.0
-    """``tiresias`` promotes a job that has been in the queue this long."""
+    """``tiresias`` promotes a job that has been in the queue this long, s."""
 
     node_mtbf_s: PositiveSeconds | None = None
-    """Mean time between failures of a node; None: nodes do not fail."""
+    """Mean time between failures of a node, s. Not given: nodes do not fail."""
     node_mttr_s: PositiveSeconds | None = None
-    """Mean time to repair; one hour if nodes fail and it is not given."""
+    """Mean time to repair, s. Not given: 3600, if nodes fail."""
     checkpoint_every_s: PositiveSeconds | None = None
-    """A job whose node fails goes on from the last multiple of this; None: from its last stop."""
+    """A job whose node fails resumes from the last multiple of this, s. Not given: from its last stop."""
 
     sleep_after_s: Seconds | None = None
-    """An idle node falls asleep after this long; None: never."""
+    """An idle node falls asleep after this long, s. Not given: never."""
     wake_s: Seconds | None = None
-    """How long a node takes to wake; one minute if nodes sleep and it is not given."""
+    """How long a node takes to wake, s. Not given: 60, if nodes sleep."""
     power_cap_w: Annotated[float, Field(gt=0, le=1e12)] | None = None
-    """The cluster never draws more than this; None: no cap."""
+    """The cluster never draws more than this, W. Not given: no cap."""
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
@@ -92,12 +136,13 @@ class SimulationConfig(BaseModel):
             ("wake_s", self.wake_s, "sleep_after_s", self.sleep_after_s),
         ):
             if value is not None and needed is None:
-                raise ValueError(f"{name} has no effect without {needs}; give both or neither")
+                raise ValueError(
+                    f"{setting(name)} has no effect without {setting(needs)}; give both or neither"
+                )
         levels = self.tiresias_levels_gpu_s
         if any(low >= high for low, high in pairwise(levels)):
-            raise ValueError(
-                f"tiresias_levels_gpu_s must ascend, but is {', '.join(f'{x:g}' for x in levels)}"
-            )
+            stated = ", ".join(f"{level:g}" for level in levels)
+            raise ValueError(f"{setting('tiresias_levels_gpu_s')} must ascend, but is {stated}")
         return self
 
     @property
@@ -109,3 +154,84 @@ class SimulationConfig(BaseModel):
     def waking_s(self) -> float:
         """How long a node takes to wake."""
         return 60.0 if self.wake_s is None else self.wake_s
+
+
+def refusal(
+    error: ValidationError,
+    where: str = "",
+    *,
+    prefix: Sequence[str] = (),
+    known: Callable[[tuple[int | str, ...]], Mapping[str, Any]] | None = None,
+) -> InputError:
+    """What pydantic found wrong first, as an error in our words. Every such finding becomes one here.
+
+    Args:
+        error: What pydantic raised.
+        where: A file, a format or the like that the values come from; without it they are settings.
+        prefix: Names of the tables that the values stand in.
+        known: Names that there are at a place, for an unknown one.
+    """
+    # A misspelt key is also a missing one; the spelling is what the user wants to hear of.
+    problem = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
+    place = (*prefix, *problem["loc"])
+    name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+    start = f"{where}: " if where else ""
+    if problem["type"] == "extra_forbidden":
+        near = suggest(str(place[-1]), known(problem["loc"][:-1])) if known else ""
+        return InputError(f"{start}unknown key {name}{near}")
+    words = _in_words(problem)
+    if where:
+        words = spelt(words, lambda key, value: key if value is None else f"{key} = {value}")
+    if not name:
+        return InputError(start + words)
+    value = problem["input"]
+    if isinstance(value, list) and len(value) == 1:  # as the command line gives what may be repeated
+        value = value[0]
+    shown = value if isinstance(value, str | int | float | bool) and problem["type"] != "missing" else None
+    if where:
+        return InputError(f"{start}{name}{'' if shown is None else f' {shown!r}'}: {words}")
+    if prefix or len(place) == 1:
+        return InputError(f"{setting(name, shown)}: {words}")
+    within = name.removeprefix(str(place[0])).lstrip(".") + ("" if shown is None else f" {shown!r}")
+    return InputError(f"{setting(str(place[0]))}: {within}: {words}")
+
+
+_WORDS = {
+    "missing": "is missing",
+    "greater_than": "expected more than {gt}",
+    "greater_than_equal": "expected {ge} or more",
+    "less_than": "expected less than {lt}",
+    "less_than_equal": "expected {le} or less",
+    "multiple_of": "expected a multiple of {multiple_of}",
+    "finite_number": "expected a finite number",
+    "literal_error": "expected {expected}",
+    "too_short": "expected at least {min_length} entries, not {actual_length}",
+    "too_long": "expected at most {max_length} entries, not {actual_length}",
+    "string_too_short": "expected at least {min_length} characters",
+    "string_too_long": "expected at most {max_length} characters",
+    "string_type": "expected text",
+    "json_invalid": "is not valid JSON ({error})",
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "is not a whole number"),
+    "int_parsing_size": "is too large",
+    **dict.fromkeys(("float_parsing", "float_type"), "is not a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "expected true or false"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "expected a table"),
+    **dict.fromkeys(("list_type", "tuple_type"), "expected a list"),
+}
+
+
+def _in_words(problem: Any) -> str:
+    kind, given = problem["type"], problem.get("ctx", {})
+    if kind == "literal_error" and isinstance(problem["input"], str):
+        listed: str = given["expected"]
+        choices = listed.replace("'", "").replace(" or ", ", ").split(", ")
+        near = suggest(problem["input"], dict.fromkeys(choices))
+        return f"expected {listed}" + (near if near.endswith("?") else "")
+    if kind in _WORDS:
+        return _WORDS[kind].format_map({key: _number(value) for key, value in given.items()})
+    message: str = problem["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+    return message if message[:2].isupper() or message[:1] == "`" else message[:1].lower() + message[1:]
+
+
+def _number(value: Any) -> Any:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else value

@@ -1,5 +1,126 @@
-"""The command line: one file for each group of verbs. Nothing imports it."""
+"""The command line: one file per group of verbs, loaded when a verb of it is used. Nothing imports it."""
 
-from gpuyard.cli.verbs import BAD_INPUT, DONE, FAILED, INTERRUPTED, PIPE_CLOSED, app, main
+import os
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+from typing import Any
+
+from cyclopts import App, CycloptsError
+from cyclopts.command_spec import CommandSpec
+
+from gpuyard.cli.inputs import flag, one_line, open_console
+from gpuyard.errors import InputError, spelt
 
 __all__ = ["BAD_INPUT", "DONE", "FAILED", "INTERRUPTED", "PIPE_CLOSED", "app", "main"]
+
+DONE, FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+
+
+VERBS = {
+    "demo": ("demo:demo", "Compare policies on a small built-in workload, then train one that beats them."),
+    "simulate": ("simulate:simulate", "Replay a workload under one or more policies and compare them."),
+    "evaluate": ("evaluate:evaluate", "Compare policies on held-out jobs, and say how sure the answer is."),
+    "report": ("report:report", "Show which policy is best, by how much and how sure, on one HTML page."),
+    "explain": ("policies:explain", "Say why a job of a simulated schedule started when and where it did."),
+    "policies": ("policies:policies_app", "List every order, backfill and placement."),
+    "workload": ("workload:workload_app", "Import, make, look over and shape workloads."),
+    "train": ("train:train", "Train a policy, or search for a rule."),
+    "runs": ("runs:runs_app", "Training runs: list, show, compare, plot, watch."),
+    "export": ("train:export", "Write a trained model as ONNX, and compare it with the model."),
+    "env": ("env:env_app", "Environments for learning: list, describe, export episodes."),
+    "experiments": ("experiments:experiments_app", "Run the experiments of docs/results, check models."),
+    "bench": ("bench:bench", "Measure speed, each figure beside that of a peer measured in the same run."),
+    "doctor": ("doctor:doctor", "Check the installation and say what to do about what is wrong."),
+}
+"""Where each verb is, and its summary in the list, in the order of the list."""
+
+
+class _LazyVerb(CommandSpec):
+    """A verb that is loaded when it is used; its summary is for the list, its help is its docstring."""
+
+    def resolve(self, parent_app: App) -> App:
+        """Load it."""
+        verb = super().resolve(parent_app)
+        if not self.import_path.endswith("_app"):
+            verb.help = None
+        return verb
+
+
+def _version() -> str:
+    import gpuyard
+
+    return gpuyard.__version__
+
+
+def _make_app() -> App:
+    made = App(
+        name="gpuyard",
+        help="Simulate and compare schedulers for GPU clusters.",
+        help_epilogue="Exit codes: 0 done, 1 failed, 2 bad usage or bad input.",
+        version=_version,
+        suppress_keyboard_interrupt=False,
+    )
+    for place, (name, (home, summary)) in enumerate(VERBS.items()):
+        # app.command(path, help=...) would let the summary replace the docstring of the loaded verb.
+        made._commands[name] = _LazyVerb(f"gpuyard.cli.{home}", name, help=summary, sort_key=place)
+    return made
+
+
+app = _make_app()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code.
+
+    Args:
+        arguments: What follows the program's name; None takes the process's own.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = app(
+            arguments,
+            console=open_console(),
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_int_as_exit_code_else_zero",
+        )
+        sys.stdout.flush()
+        return int(code)
+    except CycloptsError as error:
+        return _fail(str(_as_input_error(error)), BAD_INPUT)
+    except InputError as error:
+        return _fail(str(error), BAD_INPUT)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes standard output once more at exit; let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except Exception as error:
+        if os.environ.get("GPUYARD_DEBUG"):
+            raise
+        return _fail(f"{_describe(error)} (GPUYARD_DEBUG=1 shows where it happened)", FAILED)
+
+
+def _as_input_error(error: CycloptsError) -> Exception:
+    """Values that a model refused are told as everywhere else."""
+    cause: Any = error.__cause__
+    if type(cause).__name__ != "ValidationError" or not hasattr(cause, "errors"):
+        return error
+    from gpuyard.config import refusal
+
+    return refusal(cause)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"error: {one_line(spelt(message, flag))}", file=sys.stderr)
+    return code
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return str(error)
+    return f"unexpected {type(error).__name__}: {error}".rstrip(": ")

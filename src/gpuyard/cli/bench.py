@@ -1,67 +1,42 @@
-"""Speed and memory, each as a ratio to a peer measured in the same run; see ``benchmarks/``."""
+"""``gpuyard bench``: speed and memory beside a peer measured in the same run; opens ``benchmarks/``."""
 
 import importlib.util
-import json
-import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
+from cyclopts import Parameter
+
+from gpuyard.cli.inputs import open_console, print_json
+from gpuyard.cli.parameters import Json
 from gpuyard.errors import InputError
 from gpuyard.registry import lookup, registered
+from gpuyard.terminal.tables import bench_table
 
 Progress = Callable[[str], None]
-Benchmark = Callable[[], Iterator["BenchResult"]]
 
 
-@dataclass(frozen=True)
-class BenchResult:
-    """One measured figure beside its peer's.
-
-    Attributes:
-        name: What was measured.
-        value: The figure.
-        unit: Its unit.
-        peer: What it is compared with.
-        peer_value: The peer's figure, in the same unit.
-        target: What the ratio should reach: at least this, or at most if ``lower_is_better``.
-        lower_is_better: Whether a smaller ratio is better.
-    """
-
-    name: str
-    value: float
-    unit: str
-    peer: str
-    peer_value: float
-    target: float | None = None
-    lower_is_better: bool = False
-
-    @property
-    def ratio(self) -> float:
-        """The figure over the peer's."""
-        return self.value / self.peer_value
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the target was reached; None without one."""
-        if self.target is None:
-            return None
-        return self.ratio <= self.target if self.lower_is_better else self.ratio >= self.target
+def bench(
+    names: Annotated[list[str] | None, Parameter(negative=(), help="Benchmarks to run; all if none.")] = None,
+    /,
+    *,
+    json: Json = False,
+) -> None:
+    """Measure speed, each figure beside that of a peer measured in the same run."""
+    results = run(names or (), lambda line: print(line, file=sys.stderr, flush=True))
+    if json:
+        keys = ("name", "value", "unit", "peer", "peer_value", "ratio", "target", "met")
+        print_json({"results": [{key: getattr(result, key) for key in keys} for result in results]})
+        return
+    open_console().print(bench_table(results))
 
 
-def known() -> Mapping[str, str]:
-    """Names of the benchmarks and what each measures."""
-    _load()
-    return {name: (benchmark.__doc__ or "").strip() for name, benchmark in registered("benchmark").items()}
-
-
-def run(names: Sequence[str], progress: Progress) -> list[BenchResult]:
+def run(names: Sequence[str], progress: Progress) -> list[Any]:
     """Run some benchmarks, or all of them if none is named.
 
     Args:
-        names: As in ``known``.
+        names: Of benchmarks.
         progress: Told of every result as it comes, in words.
 
     Raises:
@@ -77,41 +52,6 @@ def run(names: Sequence[str], progress: Progress) -> list[BenchResult]:
     return results
 
 
-def measure_apart(script: str, *arguments: str, one_thread: bool = True) -> dict[str, float]:
-    """Run a benchmark's file in a process of its own; it prints its figures as JSON.
-
-    Args:
-        script: The benchmark's file.
-        arguments: What it shall measure.
-        one_thread: Keep libraries from using more than one thread.
-
-    Raises:
-        InputError: if it fails, with the last line of what it said.
-    """
-    limits = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if one_thread else ()
-    run = subprocess.run(
-        [sys.executable, script, *arguments],
-        env=os.environ | dict.fromkeys(limits, "1"),
-        capture_output=True,
-        text=True,
-    )
-    if run.returncode:
-        last = (run.stderr.strip().splitlines() or ["no message"])[-1]
-        raise InputError(f"benchmark {Path(script).stem} {' '.join(arguments)} failed: {last}")
-    figures: dict[str, float] = json.loads(run.stdout)
-    return figures
-
-
-def peak_memory_gb() -> float:
-    """Most memory that this process has held so far, in GB.
-
-    Not from getrusage, where a child starts with what its parent had held.
-    """
-    status = Path("/proc/self/status").read_text()
-    kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
-    return int(kib) * 1024 / 1e9
-
-
 def _load() -> None:
     """Import every file of ``benchmarks/``; each registers what it measures."""
     if registered("benchmark"):
@@ -122,6 +62,7 @@ def _load() -> None:
         raise InputError(
             "benchmarks are part of the source tree, not of the installed package; run make bench in a clone"
         )
+    sys.path.insert(0, str(folder))  # they import their harness
     for path in files:
         spec = importlib.util.spec_from_file_location(f"gpuyard_benchmarks.{path.stem}", path)
         if spec is None or spec.loader is None:

@@ -1,11 +1,31 @@
-"""``gpuyard demo``: well-known policies on a small busy cluster, and in words what the numbers show."""
+"""``gpuyard demo``: known policies on a small busy cluster, in words, and one trained to beat them."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from gpuyard.cli.replay import replayed
-from gpuyard.evaluate.replay import PolicyRun
+from cyclopts import Parameter
+
+from gpuyard.cli.inputs import check_output, open_console, print_json
+from gpuyard.cli.parameters import Json
+from gpuyard.cli.simulate import replayed, show_comparison
+from gpuyard.cli.train import next_directory
+from gpuyard.config import SimulationConfig
+from gpuyard.policies.grammar import DEFAULT_BACKFILL, DEFAULT_PLACEMENT
+from gpuyard.runs.directory import Run, open_run
+from gpuyard.terminal.console import errors, save_picture
+from gpuyard.terminal.live import watch_training
+from gpuyard.terminal.tables import COMPARED
 from gpuyard.units import duration, number
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpuyard.evaluate import Comparison
+    from gpuyard.evaluate.replay import PolicyRun
 
 FIFO = "fifo+strict/consolidate"
 COUNTING = "fifo+strict/anywhere"
@@ -35,11 +55,71 @@ NEXT_STEPS = (
 
 Metrics = Mapping[str, Any]
 
+METRIC = "mean_bounded_slowdown"
+WINDOWS = 96
+LEARNED = "learned"
 
-def run_demo() -> list[PolicyRun]:
+
+def demo(
+    *,
+    minutes: Annotated[float, Parameter(help="Time to train for; 0 leaves training out.")] = 1.0,
+    out: Annotated[
+        Path | None, Parameter(help="Directory of the training run. (default: the next in runs/)")
+    ] = None,
+    svg: Annotated[Path | None, Parameter(help="Also save what is shown as an SVG picture.")] = None,
+    json: Json = False,
+) -> int:
+    """Compare policies on a small built-in workload, then train one that beats them.
+
+    Takes a second, and a minute of training.
+    """
+    from gpuyard.evaluate.replay import replay_document
+
+    check_output("--svg", svg, (".svg",))
+    runs = run_demo()
+    sentences = findings({run.policy: run.metrics for run in runs})
+    console = open_console(record=svg is not None, width=100 if svg else None, quiet=json)
+    show_comparison(console, "demo", runs, COMPARED)
+    for sentence in sentences:
+        console.print(sentence, end="\n\n")
+    training = _train_demo(minutes, out, console)
+    if json:
+        document = {**replay_document("demo", runs, ()), "findings": sentences}
+        print_json({**document, "training": training.document() if training else None})
+        return 0
+    console.print("What to try next", style="bold")
+    for what, command in NEXT_STEPS:
+        console.print(f"  {command}", style="cyan")
+        console.print(f"      {what}", style="dim")
+    if svg:
+        save_picture(console, svg)
+    return 0
+
+
+def _train_demo(minutes: float, out: Path | None, console: "Console") -> "DemoTraining | None":
+    """Train and test, if that is asked for and possible."""
+    if minutes <= 0:
+        return None
+    if find_spec("torch") is None or find_spec("safetensors") is None:
+        console.print("Training needs torch: pip install 'gpuyard[learn]'", end="\n\n")
+        return None
+    directory = out or next_directory("demo")
+    console.print(
+        "Can learning do better? PPO starts from a rule like the last of these and trains for "
+        f"{minutes:g} min on fresh draws of such jobs, twice as dense ({directory}).",
+        end="\n\n",
+    )
+    training = train_and_test(directory, minutes, errors())
+    if training is None:
+        console.print(f"Training was interrupted; gpuyard train --resume {directory} resumes it.", end="\n\n")
+        return None
+    training.show(console)
+    return training
+
+
+def run_demo() -> "list[PolicyRun]":
     """Simulate every policy of the demo on its workload and cluster."""
     from gpuyard.cluster.model import parse_cluster
-    from gpuyard.config import SimulationConfig
     from gpuyard.workload import demo_workload
 
     return replayed(demo_workload(), parse_cluster("demo"), POLICIES, SimulationConfig())
@@ -90,8 +170,6 @@ def _on_order(values: Mapping[str, Metrics]) -> str:
 
 def short_name(policy: str) -> str:
     """A policy's name without the parts that are the default anyway."""
-    from gpuyard.policies.grammar import DEFAULT_BACKFILL, DEFAULT_PLACEMENT
-
     order, *options = policy.removesuffix(f"/{DEFAULT_PLACEMENT}").split("+")
     if options and options[0].partition("/")[0] == DEFAULT_BACKFILL:
         options[0] = options[0].removeprefix(DEFAULT_BACKFILL)
@@ -101,3 +179,58 @@ def short_name(policy: str) -> str:
 
 def _ratio(value: float, other: float) -> str:
     return f"{number(value / other)} times the" if other > 0 else "not the"
+
+
+@dataclass(frozen=True)
+class DemoTraining:
+    """A trained policy and its test.
+
+    Attributes:
+        run: How it was trained.
+        test: What it and heuristics reached on test draws; the reference is the heuristic that was best in
+            validation.
+    """
+
+    run: Run
+    test: "Comparison"
+
+    def show(self, console: "Console") -> None:
+        """The policies on the test draws, and in words whether the learned one won."""
+        from gpuyard.terminal.evaluation import evaluation_table
+
+        console.print(evaluation_table(console, self.test), "", sep="\n")
+        for sentence in self.test.summary().split("\n"):
+            console.print(sentence, end="\n\n")
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        from gpuyard.terminal.evaluation import evaluation_document
+
+        return {"run": str(self.run.directory), **evaluation_document(self.test)}
+
+
+def train_and_test(directory: Path, minutes: float, console: "Console") -> DemoTraining | None:
+    """Train the demo's policy, then test it; None if training was interrupted.
+
+    Raises:
+        InputError: if learning is not installed, or the directory is taken.
+    """
+    from gpuyard.evaluate import evaluate_run
+    from gpuyard.learn.run import start_run
+    from gpuyard.learn.settings import assemble
+
+    config = assemble("ppo", {"training": {"minutes": minutes}}, preset="demo")
+    if start_run(directory, config, partial(watch_training, console=console)):
+        return None
+    run = open_run(directory)
+    best = run.best_heuristic()
+    heuristics = config.validation.heuristics
+    rival = best[0] if best else heuristics[0]
+    test = evaluate_run(directory, heuristics, WINDOWS, metric=METRIC, against=rival, all_heuristics=False)
+    return DemoTraining(run, _labelled(test, str(directory)))
+
+
+def _labelled(test: "Comparison", policy: str) -> "Comparison":
+    """The trained policy goes by what it is; its directory has a name that nobody chose."""
+    entries = (replace(one, label=LEARNED) if one.name == policy else one for one in test.policies)
+    return replace(test, policies=tuple(entries))

@@ -1,4 +1,4 @@
-"""Checks of an installation, each with what to do if it fails."""
+"""``gpuyard doctor``: checks of an installation, each with what to do if it fails."""
 
 import importlib
 import importlib.util
@@ -11,6 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
+
+from gpuyard.cli.inputs import open_console, print_json
+from gpuyard.cli.parameters import Json
+from gpuyard.terminal.tables import doctor_table
 
 Status = Literal["ok", "missing", "broken"]
 
@@ -40,6 +44,19 @@ class Check:
     def failed(self) -> bool:
         """Whether gpuyard does not work because of it."""
         return self.required and self.status != "ok"
+
+
+def doctor(*, json: Json = False) -> int:
+    """Check the installation and say what to do about what is wrong."""
+    checks = run_checks()
+    code = 1 if any(check.failed for check in checks) else 0
+    if json:
+        print_json({"ok": code == 0, "checks": [vars(check) for check in checks]})
+        return code
+    console = open_console()
+    console.print(doctor_table(checks))
+    console.print("gpuyard works here." if code == 0 else "gpuyard does not work here as it should.")
+    return code
 
 
 def run_checks() -> list[Check]:

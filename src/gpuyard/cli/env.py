@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from gpuyard.cli.inputs import ClusterText, Json, open_console, parse_settings, print_json
+from gpuyard.cli.inputs import open_console, parse_settings, print_json
+from gpuyard.cli.parameters import ClusterText, Json
 from gpuyard.errors import InputError
+from gpuyard.terminal.env import column_table, environment_table, fact_table, preset_table, result_table
 
 if TYPE_CHECKING:
     from gpuyard.env.single import SchedulingEnv
@@ -30,7 +32,7 @@ Jobs = Annotated[
     str | None, Parameter(help="Episodes are windows of this workload: a file, or a built-in one's name.")
 ]
 
-env_app = App(name="env", help="Environments for learning: list, describe, export episodes.", sort_key=4)
+env_app = App(name="env")
 
 
 @env_app.command(name="list")
@@ -42,8 +44,6 @@ def list_environments(*, json: Json = False) -> None:
     if json:
         print_json(document)
         return
-    from gpuyard.terminal.env import environment_table, preset_table
-
     console = open_console()
     console.print(environment_table(document["environments"]), "", sep="\n")
     console.print(preset_table(document["presets"]), "", sep="\n")
@@ -72,8 +72,6 @@ def describe(
     if json:
         print_json(document)
         return
-    from gpuyard.terminal.env import column_table, fact_table
-
     console = open_console()
     console.print(fact_table(document, shown_settings(document["settings"])), "", sep="\n")
     for part, what in document["observation"]["parts"].items():
@@ -124,8 +122,6 @@ def export(
     if json:
         print_json({"episodes": documents})
         return
-    from gpuyard.terminal.env import result_table
-
     console = open_console()
     console.print(result_table(documents), "", sep="\n")
     console.print(f"Written to {out}, for each seed: jobs.csv, jobs.parquet, cluster.toml, episode.json")

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
-from gpuyard.cli.inputs import Flag, Json, one_line, open_console, print_json
+from gpuyard.cli.inputs import one_line, open_console, print_json
+from gpuyard.cli.parameters import Flag, Json
+from gpuyard.errors import InputError
+from gpuyard.terminal.console import errors
+from gpuyard.units import plural
 
 if TYPE_CHECKING:
     from experiments.running import Experiment
@@ -32,8 +37,6 @@ PUBLISHED, PAGES = Path("experiments/results"), Path("docs/results")
 
 experiments_app = App(
     name="experiments",
-    help="Experiments of docs/results: run them, write the pages, check models.",
-    sort_key=5,
 )
 
 
@@ -53,7 +56,6 @@ def run(
     """
     _open_experiments()
     from experiments.running import Experiment, check_step, run_experiment
-    from gpuyard.terminal.console import errors
 
     experiments = [Experiment.of(file, results) for file in files or _recipes()]
     console = errors()
@@ -92,11 +94,8 @@ def page(
     nothing was run here, or not all that is published, keeps its figures; --force replaces them.
     """
     _open_experiments()
-    from dataclasses import asdict
-
     from experiments.publishing import publish
     from experiments.running import Experiment
-    from gpuyard.units import plural
 
     experiments = [Experiment.of(file, results) for file in files or _recipes()]
     written = publish(experiments, published, out, readme, force=force)
@@ -186,8 +185,6 @@ def _open_experiments() -> None:
         return
     folder = Path(__file__).resolve().parents[3] / "experiments"
     if not (folder / "__init__.py").is_file():
-        from gpuyard.errors import InputError
-
         raise InputError(
             "experiments are part of the source tree, not of the installed package; run this in a clone"
         )
@@ -202,11 +199,8 @@ def _open_experiments() -> None:
 
 def _check_options(experiment: Experiment) -> None:
     """Refuse options that no command has: the last step of a recipe may come after hours of others."""
-    from cyclopts import CycloptsError
-
     from experiments.recipe import commands_of
     from gpuyard.cli import app
-    from gpuyard.errors import InputError
 
     for step in experiment.recipe.step:
         try:
@@ -216,8 +210,6 @@ def _check_options(experiment: Experiment) -> None:
 
 
 def _recipes() -> list[Path]:
-    from gpuyard.errors import InputError
-
     found = sorted(RECIPES.glob("*.toml"))
     if not found:
         raise InputError(f"there are no recipes in {RECIPES}/; name the files of experiments to use")

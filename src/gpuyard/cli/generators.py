@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
+from pydantic import BaseModel, ValidationError
 
 from gpuyard.cli.inputs import (
-    ClusterText,
-    Json,
-    OutFile,
-    WorkloadText,
     check_output,
+    flag,
     open_cluster,
     open_console,
     open_workload,
@@ -21,14 +19,20 @@ from gpuyard.cli.inputs import (
     print_json,
     write_text,
 )
-from gpuyard.cli.parameters import SynthOptions, given_options, option_name, parse_mix, validated
-from gpuyard.errors import InputError
+from gpuyard.cli.parameters import ClusterText, Json, OutFile, WorkloadText, settings
+from gpuyard.config import refusal
+from gpuyard.errors import InputError, setting
+from gpuyard.workload.synthetic_config import SynthConfig
 
 if TYPE_CHECKING:
     from gpuyard.workload.formats import Trace
     from gpuyard.workload.generators import FittedTrace
 
+Model = TypeVar("Model", bound=BaseModel)
+
 _FITTED_START = re.compile(rb'\s*\{\s*"name"\s*:')
+Jobs = Annotated[SynthConfig, settings(SynthConfig, "Jobs", without=("cluster_gpus",))]
+USUAL = SynthConfig()
 WITH_PRESET = ("jobs", "seed", "name")
 WITH_LIKE = ("jobs", "seed")
 
@@ -39,7 +43,7 @@ def synth(
     preset: Annotated[
         str | None, Parameter(help="A built-in workload by name (gpuyard workload list).")
     ] = None,
-    settings: Annotated[
+    sets: Annotated[
         list[str] | None,
         Parameter(name="--set", negative=(), help="KEY=VALUE: a setting of the preset; repeat it for more."),
     ] = None,
@@ -54,7 +58,7 @@ def synth(
         Path | None, Parameter(help="With --preset: also write the cluster it is meant for, as TOML.")
     ] = None,
     json: Json = False,
-    options: SynthOptions = SynthOptions(),  # noqa: B008  (frozen)
+    jobs: Jobs = USUAL,
 ) -> None:
     """Make a workload: from the options below, from a preset, or like a trace.
 
@@ -64,11 +68,11 @@ def synth(
 
     check_suffix(out)
     check_output("--cluster-out", cluster_out, (".toml",))
-    _check_together(preset, settings, like, rate, cluster, cluster_out, options)
+    _check_together(preset, sets, like, rate, cluster, cluster_out, jobs)
     if preset is not None:
-        trace = _from_preset(preset, settings or [], options, cluster_out)
+        trace = _from_preset(preset, sets or [], jobs, cluster_out)
     else:
-        trace = _from_options(cluster, options) if like is None else _like(like, rate, options)
+        trace = _from_options(cluster, jobs) if like is None else _like(like, rate, jobs)
     write_workload(trace.workload, out)
     if cluster_out is not None and trace.cluster is not None:
         write_text(cluster_out, trace.cluster.to_toml())
@@ -77,62 +81,73 @@ def synth(
 
 def _check_together(
     preset: str | None,
-    settings: list[str] | None,
+    sets: list[str] | None,
     like: str | None,
     rate: float | None,
     cluster: str | None,
     cluster_out: Path | None,
-    options: SynthOptions,
+    jobs: SynthConfig,
 ) -> None:
     """Refuse options that have no meaning together."""
     if preset is not None and like is not None:
         raise InputError("--preset and --like contradict each other; give one of them")
-    needed = {"--set": (settings, preset, "--preset"), "--cluster-out": (cluster_out, preset, "--preset")}
+    needed = {"--set": (sets, preset, "--preset"), "--cluster-out": (cluster_out, preset, "--preset")}
     for option, (given, other, name) in {**needed, "--rate": (rate, like, "--like")}.items():
         if given is not None and other is None:
             raise InputError(f"{option} needs {name}; without it, it means nothing")
     if preset is None and like is None:
         return
     source, allowed = ("--preset", WITH_PRESET) if like is None else ("--like", WITH_LIKE)
-    others = [name for name in given_options(options) if name not in allowed]
+    others = [name for name in _given(jobs) if name not in allowed]
     if cluster is not None:
         raise InputError(f"--cluster does not go with {source}: it says itself what the load refers to")
     if others:
         remedy = f"; write --set {others[0]}=VALUE" if like is None else ", which draws as the trace has it"
-        raise InputError(f"{option_name(others[0])} does not go with {source}{remedy}")
+        raise InputError(f"{setting(others[0])} does not go with {source}{remedy}")
 
 
-def _from_options(cluster: str | None, options: SynthOptions) -> Trace:
+def _from_options(cluster: str | None, jobs: SynthConfig) -> Trace:
     machines = open_cluster(cluster)
     if machines is not None and machines.total_gpus == 0:
         raise InputError(f"--cluster {cluster}: has no GPUs for the load to refer to")
-    return options.config(machines.total_gpus if machines else None).generate()
+    if machines is not None:
+        jobs = _read(SynthConfig, {**_given(jobs), "cluster_gpus": machines.total_gpus})
+    return jobs.generate()
 
 
-def _from_preset(name: str, texts: list[str], options: SynthOptions, cluster_out: Path | None) -> Trace:
+def _given(jobs: SynthConfig) -> dict[str, Any]:
+    """What was typed, as the model has it."""
+    return {name: getattr(jobs, name) for name in SynthConfig.model_fields if name in jobs.model_fields_set}
+
+
+def _read(model: type[Model], given: dict[str, Any]) -> Model:
+    try:
+        return model(**given)
+    except ValidationError as error:
+        raise refusal(error) from None
+
+
+def _from_preset(name: str, texts: list[str], jobs: SynthConfig, cluster_out: Path | None) -> Trace:
     from gpuyard.workload.generators import preset_workload
 
-    settings = parse_settings("--set", texts)
-    given = given_options(options)
-    if twice := sorted(set(settings) & set(given)):
-        raise InputError(f"--set {twice[0]} and {option_name(twice[0])} say the same thing; give one of them")
-    if sized := sorted(set(settings) & {"cluster_gpus", "processors"} if cluster_out else ()):
+    stated = parse_settings("--set", texts)
+    given = _given(jobs)
+    if twice := sorted(set(stated) & set(given)):
+        raise InputError(f"--set {twice[0]} and {flag(twice[0])} say the same thing; give one of them")
+    if sized := sorted(set(stated) & {"cluster_gpus", "processors"} if cluster_out else ()):
         raise InputError(
             f"--cluster-out does not go with --set {sized[0]}: the preset's own cluster is of another size"
         )
-    for mix in ("gang_mix", "priority_mix"):
-        if isinstance(settings.get(mix), str):
-            settings[mix] = parse_mix(f"--set {mix}", settings[mix])
-    return preset_workload(name, **settings, **given)
+    return preset_workload(name, **stated, **given)
 
 
-def _like(source: str, rate: float | None, options: SynthOptions) -> Trace:
+def _like(source: str, rate: float | None, jobs: SynthConfig) -> Trace:
     from gpuyard.workload.generators import LikeConfig
 
     fitted = _fitted(source)
-    settings: dict[str, Any] = {"name": f"like-{fitted.name}", "jobs": fitted.jobs, "fitted": fitted}
-    settings |= given_options(options) | ({} if rate is None else {"rate": rate})
-    return validated(LikeConfig, settings).generate()
+    drawn: dict[str, Any] = {"name": f"like-{fitted.name}", "jobs": fitted.jobs, "fitted": fitted}
+    drawn |= _given(jobs) | ({} if rate is None else {"rate": rate})
+    return _read(LikeConfig, drawn).generate()
 
 
 def _fitted(source: str) -> FittedTrace:
@@ -149,16 +164,16 @@ def _fitted(source: str) -> FittedTrace:
 def _say_made(out: Path, trace: Trace, cluster_out: Path | None, json: bool) -> None:
     jobs = trace.workload
     step = jobs.metadata.history[-1]
-    settings = {name: value for name, value in step.settings.items() if name != "fitted"}
+    stated = {name: value for name, value in step.settings.items() if name != "fitted"}
     if json:
-        document = {"file": str(out), "jobs": len(jobs), "generator": step.name, "settings": settings}
+        document = {"file": str(out), "jobs": len(jobs), "generator": step.name, "settings": stated}
         print_json({**document, "cluster_file": None if cluster_out is None else str(cluster_out)})
         return
     load = ""
-    if "load" in settings and "cluster_gpus" in settings:
-        load = f" at load {settings['load']:g} for {settings['cluster_gpus']:,} GPUs"
+    if "load" in stated and "cluster_gpus" in stated:
+        load = f" at load {stated['load']:g} for {stated['cluster_gpus']:,} GPUs"
     console = open_console()
-    console.print(f"{out}: {len(jobs):,} jobs{load}, seed {settings['seed']}")
+    console.print(f"{out}: {len(jobs):,} jobs{load}, seed {stated['seed']}")
     if cluster_out is not None and trace.cluster is not None:
         console.print(f"{cluster_out}: {trace.cluster.name}, the cluster it is meant for")
     elif trace.cluster is not None:

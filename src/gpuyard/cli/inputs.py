@@ -1,4 +1,7 @@
-"""What commands share: parameters, reading a workload, printing. Imports are made when they are needed."""
+"""What verbs share: spelling of settings, reading a workload, printing.
+
+All of it is loaded for ``gpuyard --help``: what is heavy is imported when it is needed.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cyclopts import Parameter
-
-from gpuyard.cli.shape_options import parse_pairs
-from gpuyard.errors import InputError
-from gpuyard.files import parse_json
+from gpuyard.errors import InputError, setting, spelt
+from gpuyard.files import atomic_write, check_target, parse_json
+from gpuyard.registry import suggest
+from gpuyard.terminal.console import output
+from gpuyard.units import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,18 +25,40 @@ if TYPE_CHECKING:
     from gpuyard.workload.formats import ImportedTrace
     from gpuyard.workload.importing import ImportReport
 
-Flag = Parameter(negative=(), show_default=False)
-Json = Annotated[
-    bool, Flag, Parameter(help="Print one JSON document on standard output and nothing else there.")
-]
-ClusterText = Annotated[
-    str | None,
-    Parameter(help="A shorthand such as 64x8 (nodes x GPUs), a preset's name, or a TOML file."),
-]
-WorkloadText = Annotated[
-    str, Parameter(help="A file of jobs in any known format, or a built-in workload such as demo.")
-]
-OutFile = Annotated[Path, Parameter(help="The file to write: .csv, .csv.gz or .parquet.")]
+FLAGS = {
+    "tiresias_levels_gpu_s": "tiresias-levels",
+    "power_cap_w": "power-cap",
+    **{
+        f"{name}_s": name.replace("_", "-")
+        for name in (
+            *("usage_half_life", "max_age", "reschedule", "min_run", "checkpoint", "restore", "starvation"),
+            *("node_mtbf", "node_mttr", "checkpoint_every", "sleep_after", "wake", "duration"),
+        )
+    },
+    "start": "from",
+    "end": "to",
+    "statuses": "status",
+    "job_count": "jobs",
+    "clamp_max_s": "max-duration",
+    "clamp_min_s": "min-duration",
+    "relabel_groups": "relabel",
+    "cluster_gpus": "cluster",
+    "jobs_source": "on",
+    **{f"training.{name}": name for name in ("seed", "steps", "minutes", "processes", "device")},
+    **{f"environment.{name}": name for name in ("workload", "cluster")},
+}
+"""Settings whose flag is not simply their name; most leave out the unit, which the help states."""
+
+
+def flag(name: str, value: object = None) -> str:
+    """A setting as it is written on the command line.
+
+    Settings of tables keep the table's name (``--ppo.clip 0.1``); options of formats are ``--option`` pairs.
+    """
+    if name.startswith("option."):
+        return f"--option {name.removeprefix('option.')}={'...' if value is None else value}"
+    spelling = FLAGS.get(name) or (name if "." in name else name.replace("_", "-"))
+    return f"--{spelling}" if value is None or value == "True" else f"--{spelling} {value}"
 
 
 class OpenedTrace(NamedTuple):
@@ -132,8 +157,6 @@ def is_preset(source: str) -> bool:
         return True
     path = Path(source)
     if path.name == source and not path.suffix and not path.exists():
-        from gpuyard.registry import suggest
-
         known = suggest(source, preset_workloads())
         raise InputError(f"{source}: no such file, and no built-in workload of that name{known}")
     return False
@@ -146,6 +169,20 @@ def open_cluster(text: str | None) -> Cluster | None:
     return None if text is None else parse_cluster(text)
 
 
+def need_cluster(text: str | None, workload: str) -> None:
+    """Before a long file is read: only built-in workloads bring a cluster.
+
+    Raises:
+        InputError: if there is none.
+    """
+    if text is None and not is_preset(workload):
+        from gpuyard.cluster.model import GRAMMAR
+
+        raise InputError(
+            f"{setting('cluster')} is missing: which cluster shall run {workload}? Expected {GRAMMAR}"
+        )
+
+
 def first_lines(things: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
     """Names and the first lines of what the things say of themselves."""
     return [
@@ -153,9 +190,24 @@ def first_lines(things: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
     ]
 
 
+def parse_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a mapping.
+
+    Raises:
+        InputError: for a text without ``=``.
+    """
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text!r}: expected NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
 def parse_settings(option: str, texts: Iterable[str]) -> dict[str, Any]:
     """KEY=VALUE pairs. Values as they are; those that start like a JSON list or object are read as one."""
-    settings: dict[str, Any] = dict(parse_pairs(option, list(texts)))
+    settings: dict[str, Any] = dict(parse_pairs(option, texts))
     for name, value in settings.items():
         if value[:1] in ("[", "{"):
             try:
@@ -169,8 +221,6 @@ def check_output(option: str, path: Path | None, suffixes: tuple[str, ...]) -> N
     """Before long work: refuse a file that cannot be written, or whose name does not say what it is."""
     if path is None:
         return
-    from gpuyard.files import check_target
-
     if path.suffix not in suffixes:
         raise InputError(f"{option} {path}: give a name that ends in {' or '.join(suffixes)}")
     check_target(path)
@@ -178,8 +228,6 @@ def check_output(option: str, path: Path | None, suffixes: tuple[str, ...]) -> N
 
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    from gpuyard.files import atomic_write
-
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -191,18 +239,14 @@ def one_line(text: str) -> str:
 
 def print_note(text: str) -> None:
     """Something to know about a result, on standard error."""
-    print(f"note: {one_line(text)}", file=sys.stderr)
+    print(f"note: {one_line(spelt(text, flag))}", file=sys.stderr)
 
 
 def open_console(**options: Any) -> Console:
     """The console for results."""
-    from gpuyard.terminal.console import output
-
     return output(**options)
 
 
 def print_json(document: Any) -> None:
     """One JSON document on standard output."""
-    from gpuyard.units import json_text
-
     print(json_text(document))

@@ -1,44 +1,40 @@
 """``gpuyard policies`` and ``gpuyard explain``: which rules there are, why a job waited."""
 
+from json import loads
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from gpuyard.cli.inputs import (
-    ClusterText,
-    Json,
-    WorkloadText,
-    is_preset,
+    need_cluster,
     open_console,
     open_trace,
     print_json,
 )
-from gpuyard.cli.parameters import Whole
-from gpuyard.cli.simulation_options import SimulationOptions
+from gpuyard.cli.parameters import SIMULATION, ClusterText, Json, Simulation, Whole, WorkloadText
 from gpuyard.errors import InputError
+from gpuyard.policies.grammar import GRAMMAR, PolicySpec
+from gpuyard.registry import registered
+from gpuyard.terminal.console import show_progress
+from gpuyard.terminal.tables import named_table, rule_table, wait_table
 
 MOST_SPANS = 15
 KINDS = ("order", "backfill", "placement")
 EXPRESS = "a job longer than T0 seconds leaves a share of the GPUs free, K per factor of e that it is longer"
 
-policies_app = App(name="policies", help="List every order, backfill and placement.", sort_key=4)
+policies_app = App(name="policies")
 
 
 @policies_app.default
 def list_policies(*, json: Json = False) -> None:
     """List every order, backfill, placement and trained model: what it is, what it needs."""
-    import gpuyard.policies.grammar as names
-    from gpuyard.registry import registered
-
     kinds = {kind: registered(kind).values() for kind in KINDS}
     if json:
         print_json({kind: [vars(rule) for rule in rules] for kind, rules in kinds.items()})
         return
-    from gpuyard.terminal.tables import named_table, rule_table
-
     console = open_console()
-    console.print(f"A policy is {names.GRAMMAR}.", "", sep="\n")
+    console.print(f"A policy is {GRAMMAR}.", "", sep="\n")
     for kind, rules in kinds.items():
         console.print(rule_table(kind, rules), "", sep="\n")
     console.print(named_table("admission", [("express:T0:K", EXPRESS)]), "", sep="\n")
@@ -47,8 +43,6 @@ def list_policies(*, json: Json = False) -> None:
 
 def _models() -> list[tuple[str, str]]:
     """Models that come with gpuyard and the titles of their cards; nothing heavy is loaded for them."""
-    from json import loads
-
     cards = sorted((Path(__file__).parents[1] / "models").glob("*.json"))
     return [(f"model:{card.stem}", loads(card.read_text(encoding="utf-8"))["title"]) for card in cards]
 
@@ -63,35 +57,28 @@ def explain(
         str, Parameter(help="ORDER[+BACKFILL][+ADMISSION][/PLACEMENT]. (default: fifo)")
     ] = "fifo",
     json: Json = False,
-    options: SimulationOptions = SimulationOptions(),  # noqa: B008  (frozen)
+    simulation: Simulation = SIMULATION,
 ) -> None:
     """Say why a job of a simulated schedule started when and where it did.
 
     Example: gpuyard explain jobs.csv 1234 --cluster 64x8 --policy sjf+easy
     """
-    from gpuyard.policies.grammar import PolicySpec
     from gpuyard.simulation import explain as stories
     from gpuyard.simulation.find import find_policy
-    from gpuyard.terminal.console import show_progress
 
-    config, spec = options.config(), find_policy(policy)
+    spec = find_policy(policy)
     if not isinstance(spec, PolicySpec):
         raise InputError(f"policy {policy} is a network, which has no reasons to tell; explain a heuristic")
-    if cluster is None and not is_preset(workload):
-        from gpuyard.cluster.model import GRAMMAR
-
-        raise InputError(f"--cluster is missing: which cluster shall run {workload}? Expected {GRAMMAR}")
+    need_cluster(cluster, workload)
     jobs, machines, _ = open_trace(workload, cluster)
     assert machines is not None  # built-in workloads bring one
     with show_progress(len(jobs), 1) as progress:
         story = stories.explain_job(
-            jobs, machines, spec, config, job, progress=progress.start_run(f"explaining job {job}")
+            jobs, machines, spec, simulation, job, progress=progress.start_run(f"explaining job {job}")
         )
     if json:
         print_json(story.document())
         return
-    from gpuyard.terminal.tables import wait_table
-
     console = open_console()
     for sentence in stories.sentences(story):
         console.print(sentence)

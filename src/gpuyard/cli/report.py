@@ -1,11 +1,13 @@
 """``gpuyard report``: results as one HTML page."""
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from gpuyard.cli.inputs import Flag, Json, check_output, open_console, print_json
+from gpuyard.cli.inputs import check_output, open_console, print_json
+from gpuyard.cli.parameters import Flag, Json
 
 
 def report(
@@ -37,7 +39,9 @@ def report(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show which policy is best, by how much and how sure, on one HTML page that needs nothing else.
+    """Show which policy is best, by how much and how sure, on one HTML page.
+
+    The page needs nothing else.
 
     Example: gpuyard simulate heavy-tail --policy fifo --policy sjf+easy --out results, then
     gpuyard report results --open
@@ -57,6 +61,4 @@ def report(
         if perfetto is not None:
             console.print(f"Schedule of {made.traced} written to {perfetto}: open it at ui.perfetto.dev")
     if open:
-        import webbrowser
-
         webbrowser.open(out.resolve().as_uri())

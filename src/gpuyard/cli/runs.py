@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from gpuyard.cli.inputs import Json, check_output, open_console, print_json, print_note, write_text
+from gpuyard.cli.inputs import check_output, open_console, print_json, print_note, write_text
+from gpuyard.cli.parameters import Json
 from gpuyard.errors import InputError
-
-if TYPE_CHECKING:
-    from gpuyard.runs.directory import Run, Validation
+from gpuyard.runs.directory import PROGRESS, STATE_TEXTS, Run, Validation, open_run, run_directories
+from gpuyard.runs.summary import run_names, verdict
+from gpuyard.terminal.live import TrainingView, WatchedProcess, follow
+from gpuyard.terminal.runs import next_commands, run_description, runs_table
 
 RunName = Annotated[str, Parameter(help="The directory of a run, or its name if it lies in the folder runs.")]
 RunNames = Annotated[
     list[str], Parameter(negative=(), help="Directories of runs, or names in the folder runs.")
 ]
 
-runs_app = App(name="runs", help="Training runs: list, show, compare, plot, watch.", sort_key=4)
+runs_app = App(name="runs")
 
 
 @runs_app.command(name="list")
@@ -26,8 +28,6 @@ def list_runs(
     folder: Annotated[Path, Parameter(help="Where the runs are.")] = Path("runs"), /, *, json: Json = False
 ) -> None:
     """List the training runs in a folder, what became of them, and their best scores."""
-    from gpuyard.runs.directory import open_run, run_directories
-
     runs, unreadable = [], []
     for directory in run_directories(folder):
         try:
@@ -44,8 +44,6 @@ def list_runs(
     if not runs:
         console.print(f"There are no runs in {folder}. gpuyard train writes them there.")
         return
-    from gpuyard.terminal.runs import runs_table
-
     console.print(runs_table(runs, [str(run.directory.relative_to(folder)) for run in runs]))
     console.print("", "gpuyard runs show RUN says more about one of them", sep="\n", style="dim")
 
@@ -53,10 +51,6 @@ def list_runs(
 @runs_app.command
 def show(run: RunName, /, *, json: Json = False) -> None:
     """Say what became of a run, how it compares with heuristics, its settings, and what to do with it."""
-    from gpuyard.runs.directory import open_run
-    from gpuyard.runs.summary import verdict
-    from gpuyard.terminal.runs import next_commands, run_description
-
     opened = open_run(run)
     if json:
         commands = [{"command": command, "what": what} for command, what in next_commands(opened)]
@@ -83,9 +77,6 @@ def compare(runs: RunNames, /, *, json: Json = False) -> None:
     if json:
         print_json({"runs": [run_document(run) for run in opened]})
         return
-    from gpuyard.runs.summary import run_names, verdict
-    from gpuyard.terminal.runs import runs_table
-
     console, names = open_console(), run_names(opened)
     console.print(runs_table(opened, names), "", sep="\n")
     for name, run in zip(names, opened, strict=True):
@@ -123,15 +114,10 @@ def watch(run: RunName, /, *, json: Json = False) -> None:
 
     With --json it prints where the run stands now and does not wait.
     """
-    from gpuyard.runs.directory import PROGRESS, open_run
-
     opened = open_run(run)
     if json:
         print_json(run_document(opened))
         return
-    from gpuyard.runs.directory import STATE_TEXTS
-    from gpuyard.terminal.live import TrainingView, WatchedProcess, follow
-
     console, log = open_console(), opened.directory / PROGRESS
     hint = "Ctrl-C ends the watching, not the run" if opened.state == "running" else ""
     try:
@@ -146,8 +132,6 @@ def watch(run: RunName, /, *, json: Json = False) -> None:
 
 
 def _open_all(names: list[str]) -> list[Run]:
-    from gpuyard.runs.directory import open_run
-
     opened = [open_run(name) for name in names]
     places = [run.directory.resolve() for run in opened]
     for name, place in zip(names, places, strict=True):

@@ -1,31 +1,61 @@
-"""``gpuyard train``: train a policy, search a rule, resume a run."""
+"""``gpuyard train`` and ``gpuyard export``: train a policy, search a rule, resume a run, write its model."""
 
 from __future__ import annotations
 
 import json as json_text
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.table import Table
 
-from gpuyard.cli.inputs import Flag, Json, one_line, open_console, print_json
-from gpuyard.cli.parameters import Whole
+from gpuyard.cli.inputs import check_output, one_line, open_console, print_json, print_note
+from gpuyard.cli.parameters import Flag, Json, settings
+from gpuyard.cli.runs import run_document
 from gpuyard.errors import InputError
-from gpuyard.runs.directory import FOLDER
+from gpuyard.learn.config import EnvironmentSection, TrainConfig, TrainingSection
+from gpuyard.learn.process.exit_codes import FAILED
+from gpuyard.runs.directory import FOLDER, find_directory, open_run
+from gpuyard.terminal.console import StageProgress, errors
+from gpuyard.terminal.live import watch_training
+from gpuyard.terminal.runs import outcome_in_words
+from gpuyard.units import duration, number
 
 if TYPE_CHECKING:
-    from gpuyard.learn.config import TrainConfig
+    from gpuyard.learn.rules.run import SearchRun
+    from gpuyard.learn.search import Choice, SearchProgress, SearchResult
 
 RUNS = Path(FOLDER)
+Jobs = Annotated[
+    EnvironmentSection,
+    settings(EnvironmentSection, "Jobs", without=("id", "preset", "generator", "envs", "settings")),
+]
+Training = Annotated[TrainingSection, settings(TrainingSection, "Training")]
+JOBS, TRAINING = EnvironmentSection(), TrainingSection()
+
+STAGES = {
+    "heuristics": "fixed heuristics",
+    "grid": "grid of orders, backfilling and admission",
+    "rule": "tuning the rule (CMA-ES)",
+}
+
+TITLES = {"heuristic": "best fixed heuristic", "grid": "grid", "rule": "tuned rule"}
+METRICS = ("mean_bounded_slowdown", "mean_jct_s", "p99_wait_s", "max_wait_s")
+RULE = "linear score and gate"
+GAP = 2
+LEAST_WINDOW = 16
+"""Jobs of the shortest window that is chosen without being asked for."""
 
 
 def train(
     algorithm: Annotated[str | None, Parameter(help="ppo, d3qn, sac, clone, evolve or search.")] = None,
     /,
-    *settings: Annotated[
+    *tables: Annotated[
         str,
         Parameter(
             allow_leading_hyphen=True,
@@ -41,19 +71,12 @@ def train(
     init_from: Annotated[
         str | None, Parameter(help="A run, or a model file: weights, or a rule, to start from.")
     ] = None,
-    workload: Annotated[
-        str | None, Parameter(help="Jobs to train on: a file, or a built-in workload.")
-    ] = None,
-    cluster: Annotated[str | None, Parameter(help="What they run on, such as 64x8.")] = None,
-    seed: Annotated[Whole | None, Parameter(help="Of weights, episodes and draws.")] = None,
-    steps: Annotated[Whole | None, Parameter(help="Decisions to learn from.")] = None,
-    minutes: Annotated[float | None, Parameter(help="Stop after this time.")] = None,
-    processes: Annotated[Whole | None, Parameter(help="(default: one a processor)")] = None,
-    device: Annotated[str | None, Parameter(help="cpu or cuda.")] = None,
     check: Annotated[
         bool, Flag, Parameter(help="Do not train: overfit one window, and report on gradients and masks.")
     ] = False,
     json: Json = False,
+    jobs: Jobs = JOBS,
+    training: Training = TRAINING,
 ) -> int:
     """Train a policy, or search for a rule.
 
@@ -62,34 +85,31 @@ def train(
 
     Example: gpuyard train ppo --preset bursty --minutes 4
     """
-    given = {"seed": seed, "steps": steps, "minutes": minutes, "processes": processes, "device": device}
-    training = {name: value for name, value in given.items() if value is not None}
+    given = {
+        "training": training.model_dump(exclude_unset=True),
+        "environment": {name: value for name, value in jobs if name in ("workload", "cluster") and value},
+    }
     if resume is not None:
-        others = (algorithm, settings, preset, config, out, init_from, workload, cluster, check)
-        if any(others) or set(training) - {"minutes"}:
+        others = (algorithm, tables, preset, config, out, init_from, given["environment"], check)
+        if any(others) or set(given["training"]) - {"minutes"}:
             raise InputError("--resume resumes a run as it was set up; only --minutes can be given with it")
-        from gpuyard.runs.directory import find_directory
-
-        return _run(find_directory(resume), None, minutes, json)
+        return _run(find_directory(resume), None, training.minutes, json)
     if algorithm is None:
         raise InputError("which algorithm? gpuyard train ppo, d3qn, sac, clone, evolve or search")
-    tables = parse_options(settings)
-    environment = {name: value for name, value in (("workload", workload), ("cluster", cluster)) if value}
-    for table, values in (("training", training), ("environment", environment)):
+    stated = parse_options(tables)
+    for table, values in given.items():
         if values:
-            tables[table] = {**tables.get(table, {}), **values}
+            stated[table] = {**stated.get(table, {}), **values}
     if algorithm == "search":
-        from gpuyard.cli.search import search_command
-
         if preset or init_from or check:
             raise InputError("--preset, --init-from and --check are not for a search")
-        return search_command(tables, config, out or next_directory("search"), json)
+        return _search(stated, config, out or next_directory("search"), json)
     from gpuyard.learn.settings import assemble, replaced_in_words
 
-    resolved = assemble(algorithm, tables, preset=preset, file=config, init_from=init_from)
+    resolved = assemble(algorithm, stated, preset=preset, file=config, init_from=init_from)
     if check:
         return _check(resolved, json)
-    replaced = replaced_in_words(preset, algorithm, tables, config) if preset else ""
+    replaced = replaced_in_words(preset, algorithm, stated, config) if preset else ""
     return _run(out or next_directory(algorithm), resolved, None, json, [replaced] if replaced else [])
 
 
@@ -142,13 +162,8 @@ def next_directory(algorithm: str) -> Path:
 def _run(
     directory: Path, config: TrainConfig | None, minutes: float | None, json: bool, notes: Sequence[str] = ()
 ) -> int:
-    from gpuyard.learn.process.exit_codes import FAILED
     from gpuyard.learn.process.launch import TrainingFailedError
     from gpuyard.learn.run import resume_run, start_run
-    from gpuyard.runs.directory import open_run
-    from gpuyard.terminal.console import errors
-    from gpuyard.terminal.live import watch_training
-    from gpuyard.terminal.runs import outcome_in_words
 
     watch = partial(watch_training, console=errors())
     try:
@@ -161,8 +176,6 @@ def _run(
         return FAILED
     run = open_run(directory)
     if json:
-        from gpuyard.cli.runs import run_document
-
         print_json(run_document(run))
         return code
 
@@ -180,3 +193,162 @@ def _check(config: TrainConfig, json: bool) -> int:
     else:
         open_console().print(report(result), soft_wrap=True)
     return 0 if result.passed else 1
+
+
+def _search(tables: Mapping[str, Any], file: Path | None, directory: Path, json: bool) -> int:
+    """Search and show."""
+    from gpuyard.learn.rules.run import prepare_search, run_search
+
+    run = with_windows_that_fit(prepare_search(tables, file))
+    try:
+        with StageProgress() as progress:
+
+            def tell(said: SearchProgress) -> None:
+                best = f"best so far {said.best}, loss {said.loss:.3f}"
+                progress.update(STAGES[said.stage], said.done, said.total, best)
+
+            result = run_search(run, directory, tell)
+    except InputError as error:
+        option = f"--search.jobs_per_window {fitting_window(run) or LEAST_WINDOW}"
+        raise InputError(str(error).replace("(jobs_per_window)", f"({option})")) from None
+    if json:
+        print_json({"run": str(directory), **result.summary()})
+        return 0
+    console = open_console()
+    console.print(_table(result, console.width), "", sep="\n", crop=False)
+    for line in _words(result, directory):
+        console.print(line, soft_wrap=True)  # commands are there to be copied
+    return 0
+
+
+def with_windows_that_fit(run: SearchRun) -> SearchRun:
+    """With shorter windows than usual if the workload has too few jobs for those, and none were asked for."""
+    usual, size = run.search.jobs_per_window, fitting_window(run)
+    if "jobs_per_window" in run.search.model_fields_set or size is None or size >= usual:
+        return run
+    print_note(
+        f"windows of {size} jobs instead of {usual:,}, as {run.source} has only {len(run.workload):,}; "
+        f"--search.jobs_per_window sets another size"
+    )
+    return replace(run, search=run.search.model_copy(update={"jobs_per_window": size}))
+
+
+def fitting_window(run: SearchRun) -> int | None:
+    """The usual size if the workload has room for it, else what it has room for.
+
+    That is the largest power of two which is at most three quarters of the smaller one of the training and
+    the validation part, so that windows differ; None if that is too small to learn anything from.
+    """
+    from gpuyard.workload.shaping.slices import split_by_time
+
+    train, validation, _ = split_by_time(run.workload)
+    smaller = min(len(train), len(validation))
+    usual: int = type(run.search).model_fields["jobs_per_window"].default
+    if smaller >= usual:
+        return usual
+    size = 1 << max(smaller * 3 // 4, 1).bit_length() - 1
+    return size if size >= LEAST_WINDOW else None
+
+
+def _table(result: SearchResult, width: int) -> Any:
+    """Names of policies are never cut: rather, metrics that find no room are left out."""
+    shown = [name for name in METRICS if name in result.judged["heuristic"].validation]
+    names = {kind: RULE if kind == "rule" else one.name for kind, one in result.judged.items()}
+    rows = {
+        kind: [_cell(name, one.validation[name]) for name in shown] for kind, one in result.judged.items()
+    }
+    table = Table(box=None, pad_edge=False, title="On validation windows", title_justify="left")
+    table.add_column("", no_wrap=True)
+    table.add_column("policy", no_wrap=True, min_width=max(map(len, names.values())))
+    taken = sum(max(len(text) for text in texts.values()) for texts in (TITLES, names)) + GAP
+    columns: list[str] = []
+    headings = [name.removesuffix("_s").replace("_", " ") for name in shown]
+    values = [max(len(row[index]) for row in rows.values()) for index in range(len(shown))]
+    if taken + sum(GAP + max(len(h), v) for h, v in zip(headings, values, strict=True)) > width:
+        headings = [heading.replace(" ", "\n") for heading in headings]
+    for heading, value in zip(headings, values, strict=True):
+        wide = GAP + max(value, *map(len, heading.split("\n")))
+        if columns and taken + wide > width:
+            break
+        table.add_column(heading, justify="right", no_wrap=True)
+        taken += wide
+        columns.append(heading)
+    table.width = taken if taken > width else None  # on a terminal that is narrower still
+    for kind, cells in rows.items():
+        chosen = "bold" if kind == result.chosen else ""
+        table.add_row(TITLES[kind], names[kind], *cells[: len(columns)], style=chosen)
+    return table
+
+
+def _cell(metric: str, value: float) -> str:
+    return duration(value) if metric.endswith("_s") else number(value)
+
+
+def _words(result: SearchResult, directory: Path) -> list[str]:
+    took = f"{duration(sum(result.seconds.values()))} of searching."
+    use = f"gpuyard simulate JOBS --cluster CLUSTER --policy {result.policy or directory}"
+    start = f"gpuyard train ppo --init-from {directory}"
+    if result.chosen == "heuristic":
+        return [
+            f"Nothing that keeps the limits was clearly better than {result.reference}. {took}",
+            f"{result.grid_policy}, the best of the grid, {_against_reference(result, 'grid')}.",
+            f"Use the heuristic: {use}",
+            f"The run holds the best of the grid all the same; a network can start from it: {start}",
+        ]
+    what = "The tuned rule" if result.chosen == "rule" else result.grid_policy
+    return [
+        f"{what} {_against_reference(result, result.chosen)}. {took}",
+        f"Use it: {use}",
+        f"Train a network that starts from it: {start}",
+    ]
+
+
+def _against_reference(result: SearchResult, kind: Choice) -> str:
+    own, usual = result.judged[kind].validation, result.judged["heuristic"].validation
+    ratio, jct = (own[name] / usual[name] - 1 for name in ("mean_bounded_slowdown", "mean_jct_s"))
+    return (
+        f"has {100 * ratio:+.0f} % mean bounded slowdown and {100 * jct:+.1f} % mean completion time against "
+        f"{result.reference} on validation windows"
+    )
+
+
+def export(
+    model: Annotated[str, Parameter(help="A run's directory, a model file, or model:NAME.")],
+    /,
+    *,
+    out: Annotated[Path, Parameter(help="The file to write: .onnx.")],
+    json: Json = False,
+) -> int:
+    """Write a trained model as ONNX, and compare it with the model.
+
+    Comparing needs onnxruntime.
+
+    Example: gpuyard export runs/ppo-1 --out model.onnx
+    """
+    check_output("--out", out, (".onnx",))
+    for package in ("torch", "onnx"):
+        if find_spec(package) is None:
+            raise InputError(f"writing ONNX needs the package {package}; run pip install 'gpuyard[onnx]'")
+    from gpuyard.learn.export_model import ExportFailedError, export_model
+
+    try:
+        written = export_model(model, out)
+    except ExportFailedError as error:
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
+        return 1
+    if json:
+        print_json(written.document())
+        return 0
+    console = open_console()
+    console.print(
+        f"Written to {out}: {written.network} for {written.kind}, from {written.model}.", soft_wrap=True
+    )
+    if written.checked:
+        console.print(
+            f"onnxruntime decides as the model does on {written.states} states (logits differ by at most "
+            f"{written.largest_difference:.1g}).",
+            soft_wrap=True,
+        )
+    else:
+        console.print("Not compared with the model: that needs pip install onnxruntime.", soft_wrap=True)
+    return 0

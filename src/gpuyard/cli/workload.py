@@ -9,11 +9,6 @@ from cyclopts import App, Parameter
 
 from gpuyard.cli.generators import fit, synth
 from gpuyard.cli.inputs import (
-    ClusterText,
-    Flag,
-    Json,
-    OutFile,
-    WorkloadText,
     check_output,
     first_lines,
     import_with,
@@ -27,16 +22,28 @@ from gpuyard.cli.inputs import (
     print_note,
     write_text,
 )
-from gpuyard.cli.shape_options import ShapeOptions
-from gpuyard.cli.survey import survey
+from gpuyard.cli.parameters import ClusterText, Flag, Json, OutFile, WorkloadText, settings
 from gpuyard.errors import InputError
+from gpuyard.terminal.console import errors
+from gpuyard.terminal.tables import description_tables, named_table
+from gpuyard.units import plural
+from gpuyard.workload.shaping.config import ShapeConfig
 
 if TYPE_CHECKING:
     from gpuyard.workload.formats import ImportedTrace
     from gpuyard.workload.importing import ImportReport
 
-workload_app = App(name="workload", help="Import, make, look over and shape workloads.")
+workload_app = App(name="workload")
 
+Steps = Annotated[
+    ShapeConfig,
+    settings(
+        ShapeConfig,
+        "Steps, in the order in which they are taken",
+        names={"groups": "group", "users": "user"},
+    ),
+]
+NO_STEPS = ShapeConfig()
 LARGE_BYTES = 50_000_000
 """Away from a terminal, reading more than this is announced."""
 
@@ -109,8 +116,6 @@ def _imported(
 @contextmanager
 def _reading(files: list[Path]) -> Iterator[None]:
     """Something that moves on a terminal while files are read; elsewhere a line if they are large."""
-    from gpuyard.terminal.console import errors
-
     size = sum(path.stat().st_size for path in files if path.is_file())
     said = f"reading {', '.join(path.name for path in files[:3])} ({size / 1e6:,.1f} MB)"
     console = errors()
@@ -203,7 +208,6 @@ def describe(
         account = None if report is None else report.model_dump(mode="json")
         print_json({**summary, "distributions": spread, "import": account})
         return
-    from gpuyard.terminal.tables import description_tables
     from gpuyard.terminal.workload import distribution_tables
 
     console = open_console()
@@ -224,7 +228,7 @@ def shape(
         Parameter(help="Reach --load by a smaller cluster of --cluster's shape, written here as TOML."),
     ] = None,
     json: Json = False,
-    options: ShapeOptions = ShapeOptions(),  # noqa: B008  (frozen)
+    steps: Steps = NO_STEPS,
 ) -> None:
     """Cut, filter, thin, compress or complete a workload. Steps are taken in the order of the help.
 
@@ -237,18 +241,18 @@ def shape(
 
     check_suffix(out)
     check_output("--cluster-out", cluster_out, (".toml",))
-    config, machines = options.config(), open_cluster(cluster)
-    if cluster_out is not None and (config.load is None or machines is None):
+    machines = open_cluster(cluster)
+    if cluster_out is not None and (steps.load is None or machines is None):
         raise InputError("--cluster-out needs --load and --cluster: the cluster to shrink, and to which load")
-    if cluster_out is not None and config.level_days is not None:
+    if cluster_out is not None and steps.level_days is not None:
         raise InputError("--level-days changes when jobs come, --cluster-out the cluster instead; use one")
     jobs = open_workload(workload)
     before = len(jobs)
     if cluster_out is None:
-        jobs = take_steps(jobs, config, machines)
+        jobs = take_steps(jobs, steps, machines)
     else:
-        jobs = take_steps(jobs, config.model_copy(update={"load": None}), machines)
-        machines = shrink_to_load(jobs, machines, config.load)  # type: ignore[arg-type]
+        jobs = take_steps(jobs, steps.model_copy(update={"load": None}), machines)
+        machines = shrink_to_load(jobs, machines, steps.load)  # type: ignore[arg-type]
         write_text(cluster_out, machines.to_toml())
     write_workload(jobs, out)
     _say_shaped(out, before, jobs, machines, cluster_out, json)
@@ -257,7 +261,6 @@ def shape(
 def _say_shaped(
     out: Path, before: int, jobs: Any, machines: Any, cluster_out: Path | None, json: bool
 ) -> None:
-    from gpuyard.units import plural
     from gpuyard.workload.shaping.rescale import area_load
     from gpuyard.workload.shaping.slices import span_text
 
@@ -321,14 +324,48 @@ def convert(workload: WorkloadText, /, *, out: OutFile, json: Json = False) -> N
 
 workload_app.command(synth, sort_key=7)
 workload_app.command(fit, sort_key=8)
-workload_app.command(survey, sort_key=9)
+
+
+@workload_app.command(sort_key=9)
+def survey(
+    paths: Annotated[list[Path], Parameter(negative=(), help="Folders, or files.")],
+    /,
+    *,
+    markdown: Annotated[bool, Flag, Parameter(help="Print a Markdown table.")] = False,
+    json: Json = False,
+) -> None:
+    """Import every workload below some folders and print a table of what they hold.
+
+    Nothing is written. Files that are refused strictly are tried with their companions in the same folder,
+    then leniently, and the table says so. What starts with a dot is left out.
+
+    Example: gpuyard workload survey traces --markdown
+    """
+    from gpuyard.workload.survey import survey as look_through
+
+    if markdown and json:
+        raise InputError("--markdown and --json contradict each other; give one of them")
+    console = errors()
+    if console.is_terminal:
+        with console.status("looking") as status:
+            entries = look_through(paths, lambda path: status.update(f"reading {path.name}"))
+    else:
+        entries = look_through(paths)
+    if json:
+        print_json({"files": [entry.model_dump(mode="json") for entry in entries]})
+        return
+    from gpuyard.terminal.workload import survey_markdown, survey_table
+
+    if markdown:
+        print(survey_markdown(entries))
+    else:
+        open_console().print(survey_table(entries))
 
 
 @workload_app.command(name="list", sort_key=10)
 def list_workloads(*, json: Json = False) -> None:
     """List file formats, built-in workloads and built-in clusters."""
     from gpuyard.cluster.model import preset_clusters
-    from gpuyard.terminal.tables import named_table
     from gpuyard.workload import workload_formats
     from gpuyard.workload.generators import preset_workloads
 

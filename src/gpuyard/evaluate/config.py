@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from gpuyard.errors import InputError
-from gpuyard.registry import suggest
-from gpuyard.simulation.windows import Part
+from gpuyard.config import Part, Whole, refusal
 
 BEST = "best"
 """``against``: the fixed heuristic that is best on windows of another part."""
+
+
+def _none_if_zero(value: Any) -> Any:
+    return None if value in (0, "0") and value is not False else value
 
 
 class EvaluationConfig(BaseModel):
@@ -18,39 +20,40 @@ class EvaluationConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    windows: Annotated[int, Field(ge=1, le=1_000_000)] = 40
-    """How many; fewer if the part has fewer."""
-    jobs_per_window: Annotated[int, Field(ge=1, le=100_000_000)] | None = 1024
-    """None: the whole part is one window, of which no interval can be told."""
+    windows: Annotated[Whole, Field(ge=1, le=1_000_000)] = 40
+    """How many windows; fewer if the part has fewer."""
+    jobs_per_window: Annotated[
+        Annotated[Whole, Field(ge=1, le=100_000_000)] | None, BeforeValidator(_none_if_zero)
+    ] = 1024
+    """Jobs of a window; 0 (or None) makes the whole part one window, which gives no interval."""
     part: Part = "test"
-    """Of the workload, by time: its first 60 %, the next 20 %, the last 20 %, or all of it."""
+    """Of the workload by time: 60 % train, then 20 % validation, 20 % test; or all of it."""
     draws: bool = False
-    """Windows are fresh draws of a generator, each with its own seed."""
-    first_draw: Annotated[int, Field(ge=0, lt=2**62)] | None = None
-    """Seed of the first draw; None: far from those of training and validation."""
-    noise_draws: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Draws of the noise of noisy estimates; a window's figures are means over them."""
+    """Windows are fresh draws: of the built-in workload, or like the part of the jobs."""
+    first_draw: Annotated[Whole, Field(ge=0, lt=2**62)] | None = None
+    """Seed of the first draw. Not given: far from those of training and validation."""
+    noise_draws: Annotated[Whole, Field(ge=1, le=1000)] = 1
+    """With noisy estimates: draws of the noise; a window's figures are means over them."""
     metric: str = "mean_bounded_slowdown"
-    """What policies are compared by, and heuristics chosen by."""
+    """What policies are compared by, and heuristics chosen by (docs/contract/metrics.md)."""
     against: str = BEST
     """The reference: a policy, or ``best``, the best fixed heuristic on validation windows."""
-    validation_windows: Annotated[int, Field(ge=1, le=1_000_000)] = 24
+    validation_windows: Annotated[Whole, Field(ge=1, le=1_000_000)] = 24
     """Windows on which the best fixed heuristic is chosen."""
     all_heuristics: bool | None = None
-    """Run every fixed heuristic on the compared windows too, to name the best in hindsight; None: if the
-    reference is the best of them."""
+    """Run every fixed heuristic, to name the best in hindsight. Not given: if the reference is ``best``."""
     usual: bool = True
     """Run usual heuristics beside the given policies."""
     placement: str | None = None
-    """Of every policy; None: that of the given ones."""
+    """Where jobs go, the same for all. Not given: as the policies say."""
     any_placement: bool = False
     """Let placements differ, to see what they are worth; heuristics that are added take the first one's."""
     transfer: bool = False
-    """Let learned policies run with other information or on another cluster than they were trained with."""
+    """Allow models trained with other estimates or on another cluster, and say so."""
     keep_jobs: bool = True
     """Keep when each job ran, on as many windows as is reasonable."""
-    threads: Annotated[int, Field(ge=1, le=4096)] | None = None
-    """None: one a processor."""
+    threads: Annotated[Whole, Field(ge=1, le=4096)] | None = None
+    """Threads to simulate with. Not given: one per processor."""
 
 
 def read_evaluation(settings: Mapping[str, Any]) -> EvaluationConfig:
@@ -59,13 +62,7 @@ def read_evaluation(settings: Mapping[str, Any]) -> EvaluationConfig:
     Raises:
         InputError: naming the setting that is wrong.
     """
-    for name in settings:
-        if name not in EvaluationConfig.model_fields:
-            known = dict.fromkeys(EvaluationConfig.model_fields)
-            raise InputError(f"unknown setting {name!r} of an evaluation{suggest(name, known)}")
     try:
         return EvaluationConfig.model_validate(dict(settings))
     except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"][:1]))
-        raise InputError(f"{place} {problem['input']!r}: {problem['msg']}") from None
+        raise refusal(error, known=lambda _: EvaluationConfig.model_fields) from None

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gpuyard.config import Seed, Whole
 from gpuyard.errors import InputError
 from gpuyard.learn.rates import Schedule
 from gpuyard.network.config import RULE_KINDS, NetworkConfig
-from gpuyard.observation.config import EnvConfig, Seed, read_settings
+from gpuyard.observation.config import EnvConfig, read_settings
 from gpuyard.registry import suggest
 
 Algorithm = Literal["ppo", "d3qn", "sac", "clone", "evolve"]
@@ -42,9 +43,10 @@ class EnvironmentSection(Section):
     id: Name = "gpuyard/SelectJob-v0"
     preset: Name | None = None
     workload: Name | None = None
-    """A file of jobs, or the name of a built-in workload."""
+    """Jobs to train on: a file, or the name of a built-in workload."""
     generator: Name | Mapping[str, Any] | None = None
     cluster: Name | None = None
+    """What the jobs run on, such as 64x8."""
     envs: Annotated[int, Field(ge=1, le=4096)] = 64
     """Environments stepped together, over all processes."""
     settings: Mapping[str, Any] = {}
@@ -79,20 +81,23 @@ class EnvironmentSection(Section):
 class TrainingSection(Section):
     """How long, on what, and when to stop."""
 
-    steps: Annotated[int, Field(ge=1, le=10**12)] = 1_000_000
+    steps: Annotated[Whole, Field(ge=1, le=10**12)] = 1_000_000
     """Decisions to learn from, over all environments."""
     minutes: Annotated[float, Field(gt=0)] | None = None
     """Stop after this time even if steps are left."""
     seed: Seed = 0
-    processes: Annotated[int, Field(ge=1, le=MOST_PROCESSES)] | None = None
-    """Each with an equal share of the environments, averaging gradients; None: one a processor, fewer if
-    shares would not be equal."""
+    """Key of weights, episodes and draws."""
+    processes: Annotated[Whole, Field(ge=1, le=MOST_PROCESSES)] | None = None
+    """Each with an equal share of the environments, averaging gradients. Not given: one per processor, fewer
+    if shares would not be equal."""
     device: Literal["cpu", "cuda"] = "cpu"
+    """What networks are computed on."""
     accumulate: Annotated[int, Field(ge=1, le=1024)] = 1
     """Parts in which the gradient of a minibatch is computed, to save memory."""
     checkpoint_every_s: Annotated[float, Field(ge=0)] = 60.0
+    """Time between checkpoints, s."""
     patience: Annotated[int, Field(ge=1)] | None = None
-    """Stop after so many validations in a row without improvement; None: never."""
+    """Stop after so many validations in a row without improvement. Not given: never."""
     least_improvement: Annotated[float, Field(ge=0)] = 0.0
     """By how much a score must rise to count as better."""
     target: float | None = None

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gpuyard import _core
-from gpuyard.config import Estimates, PositiveSeconds, SimulationConfig
+from gpuyard.config import Estimates, PositiveSeconds, Seed, SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.registry import suggest
 
@@ -15,7 +15,6 @@ HOST_KINDS = ("select-host", "rank-hosts")
 
 Split = Literal["all", "train", "validation", "test"]
 Count = Annotated[int, Field(ge=1, le=100_000_000)]
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 BASELINE_METRICS = (
     "mean_bounded_slowdown",

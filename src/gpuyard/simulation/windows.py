@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,7 @@ from pydantic import JsonValue
 
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster
+from gpuyard.config import Part as Part  # named here by those who cut windows
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.metrics.outcomes import bounded_slowdown
@@ -29,7 +30,6 @@ from gpuyard.workload.generators.base import GeneratorConfig
 from gpuyard.workload.shaping.derive import derived
 from gpuyard.workload.shaping.slices import split_by_time
 
-Part = Literal["train", "validation", "test", "all"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test", "all")
 Figures = dict[str, NDArray[np.float64]]
 """Metrics by name, one value a window."""

@@ -356,7 +356,7 @@ def doctor_table(checks: Iterable[Any]) -> Table:
 
 
 def bench_table(results: Iterable[Any]) -> Table:
-    """Benchmarks, each beside its peer (``gpuyard.cli.bench.BenchResult``)."""
+    """Benchmarks, each beside its peer (``BenchResult`` of ``benchmarks/harness.py``)."""
     table = plain_table("benchmark", "value", "unit", "ratio", "target", "met", "peer", right=(1, 3, 4))
     table.columns[0].overflow = "fold"
     verdicts = {None: Text("-"), True: Text("yes", style="green"), False: Text("no", style="bold red")}

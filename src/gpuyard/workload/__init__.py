@@ -1,10 +1,18 @@
-"""Workloads: one job table, its native files, generators and descriptions."""
+"""Workloads: one job table, its native files, generators and descriptions.
 
-from gpuyard.workload.describe import describe
-from gpuyard.workload.formats import import_trace, read_workload, workload_formats
-from gpuyard.workload.job_table import write_workload
-from gpuyard.workload.schema import SCHEMA, Step, Where, Workload, WorkloadMetadata, make_workload
-from gpuyard.workload.synthetic import SynthConfig, demo_workload, synthesize
+Names are loaded when they are first used, so that settings can be read without what takes them.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuyard.workload.description import describe
+    from gpuyard.workload.formats import import_trace, read_workload, workload_formats
+    from gpuyard.workload.job_table import write_workload
+    from gpuyard.workload.schema import SCHEMA, Step, Where, Workload, WorkloadMetadata, make_workload
+    from gpuyard.workload.synthetic import demo_workload, synthesize
+    from gpuyard.workload.synthetic_config import SynthConfig
 
 __all__ = [
     "SCHEMA",
@@ -22,3 +30,28 @@ __all__ = [
     "workload_formats",
     "write_workload",
 ]
+
+_HOMES = {
+    "SCHEMA": "schema",
+    "Step": "schema",
+    "SynthConfig": "synthetic_config",
+    "Where": "schema",
+    "Workload": "schema",
+    "WorkloadMetadata": "schema",
+    "demo_workload": "synthetic",
+    "describe": "description",
+    "import_trace": "formats",
+    "make_workload": "schema",
+    "read_workload": "formats",
+    "synthesize": "synthetic",
+    "workload_formats": "formats",
+    "write_workload": "job_table",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gpuyard.workload' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"gpuyard.workload.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gpuyard.errors import InputError
 from gpuyard.workload.chunks import read_head
-from gpuyard.workload.describe import describe
+from gpuyard.workload.description import describe
 from gpuyard.workload.formats import JOBS, ImportedTrace, first_line, import_trace, roles_of
 
 MOST_COMBINATIONS = 8

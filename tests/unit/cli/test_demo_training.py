@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gpuyard.cli import demo_training
-from gpuyard.cli.demo_training import DemoTraining, train_and_test
+from gpuyard.cli import demo
+from gpuyard.cli.demo import DemoTraining, train_and_test
 from gpuyard.terminal.console import errors
 from support.evaluation_cases import comparison_of
 
 
 def test_demo_trains_and_tests_on_new_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_training, "WINDOWS", 8)
+    monkeypatch.setattr(demo, "WINDOWS", 8)
     training = train_and_test(tmp_path / "run", 0.02, errors())
     assert training is not None
     document = training.document()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gpuyard.cli.search import _table, _words, fitting_window, with_windows_that_fit
+from gpuyard.cli.train import _table, _words, fitting_window, with_windows_that_fit
 from gpuyard.learn.rules.run import prepare_search
 from gpuyard.learn.search import Judged, SearchResult
 from gpuyard.workload.shaping.slices import window

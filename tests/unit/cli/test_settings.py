@@ -2,15 +2,21 @@
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, get_type_hints
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from cyclopts import App
+from pydantic import BaseModel
 
-from gpuyard.cli.parameters import SynthOptions, option_name
-from gpuyard.cli.simulation_options import SimulationOptions
+from gpuyard import cli
+from gpuyard.cli import parameters
+from gpuyard.cli.inputs import flag
 from gpuyard.config import SimulationConfig
+from gpuyard.evaluate.config import EvaluationConfig
+from gpuyard.learn.config import TrainingSection
 from gpuyard.workload import SynthConfig
+from gpuyard.workload.shaping.config import ShapeConfig
 from support.command_line import Run
 
 # What is typed for each setting, and what the simulator must get.
@@ -85,54 +91,83 @@ def test_borrowing_can_be_allowed_in_so_many_words(run: Run) -> None:
     assert settings_of(run, "--quota-borrowing")["quota_borrowing"] is True
 
 
-@pytest.mark.parametrize(
-    ("options", "model"), [(SimulationOptions, SimulationConfig), (SynthOptions, SynthConfig)]
-)
-def test_every_setting_has_an_option_that_says_what_holds_without_it(options: type, model: Any) -> None:
-    hints = get_type_hints(options, include_extras=True)
-    assert set(hints) == set(model.model_fields) - {"cluster_gpus"}
-    for name, hint in hints.items():
-        assert re.search(r"\(default: .+\)$", hint.__metadata__[0].help), name
+def verbs(app: App = cli.app, group: str = "") -> Iterator[tuple[str, App]]:
+    """Every verb and its name, those of groups too."""
+    for name in (name for name in app if not name.startswith("-")):
+        verb = app[name]
+        if verb.default_command is not None:
+            yield group + name, verb
+        yield from verbs(verb, f"{group}{name} ")
+
+
+def parameters_declared_twice(app: App) -> list[str]:
+    """Parameters that a verb declares itself though a model that it takes has a field of that name."""
+    arguments = [argument for argument in app.assemble_argument_collection() if argument.parse]
+    own = {argument.field_info.name for argument in arguments if not argument.keys and not argument.children}
+    fields = {argument.keys[0] for argument in arguments if argument.keys}
+    flags = [name for argument in arguments for name in argument.parameter.name or ()]
+    return sorted(own & fields) + sorted({flag for flag in flags if flags.count(flag) > 1 and flag != "*"})
+
+
+def test_no_parameter_is_declared_twice() -> None:
+    found = {name: parameters_declared_twice(verb) for name, verb in verbs()}
+    assert len(found) >= 30
+    assert {name: twice for name, twice in found.items() if twice} == {}
+
+
+def test_a_parameter_that_is_declared_twice_is_found() -> None:
+    app = App()
+
+    @app.default
+    def verb(*, seed: int = 0, simulation: parameters.Simulation = parameters.SIMULATION) -> None: ...
+
+    assert "seed" in parameters_declared_twice(app)
 
 
 @pytest.mark.parametrize(
-    ("options", "model"), [(SimulationOptions, SimulationConfig), (SynthOptions, SynthConfig)]
+    ("verb", "model", "without"),
+    [
+        ("simulate", SimulationConfig, set()),
+        ("evaluate", SimulationConfig, set()),
+        ("evaluate", EvaluationConfig, set()),
+        ("explain", SimulationConfig, set()),
+        ("workload synth", SynthConfig, {"cluster_gpus"}),
+        ("workload shape", ShapeConfig, set()),
+        ("train", TrainingSection, set()),
+    ],
 )
-def test_help_states_the_models_defaults(options: type, model: Any) -> None:
-    in_words = set()
-    for name, hint in get_type_hints(options, include_extras=True).items():
-        stated = re.search(r"\(default: (.+)\)$", hint.__metadata__[0].help)
-        default = model.model_fields[name].default
-        assert stated, name
-        if default is None or isinstance(default, Mapping):
-            in_words.add(name)
-        else:
-            assert stated[1] == _text(default), name
-    assert len(in_words) < 12
+def test_every_setting_has_a_flag_with_the_models_help_and_default(
+    verb: str, model: type[BaseModel], without: set[str]
+) -> None:
+    arguments = dict(verbs())[verb].assemble_argument_collection(parse_docstring=True)
+    shown = {argument.keys[0]: argument for argument in arguments if argument.keys and argument.parse}
+    for name, field in model.model_fields.items():
+        if name in without:
+            assert name not in shown
+            continue
+        assert shown[name].parameter.help, name
+        assert shown[name].field_info.default == field.default, name
 
 
-def _text(default: object) -> str:
-    """A default as the help must state it."""
-    if not isinstance(default, tuple):
-        return str(default)
-    return ",".join(
-        ":".join(f"{part:g}" for part in value) if isinstance(value, tuple) else f"{value:g}"
-        for value in default
-    )
+def test_summaries_of_the_list_are_what_the_verbs_say_of_themselves(run: Run) -> None:
+    code, out, _ = run("--help")
+    assert code == 0
+    for name, (home, summary) in cli.VERBS.items():
+        assert name in out
+        if not home.endswith("_app"):
+            assert cli.app[name].help.startswith(summary), name
 
 
 def test_defaults_that_depend_on_other_settings_are_those_that_the_help_states() -> None:
-    helps = {
-        name: hint.__metadata__[0].help
-        for name, hint in get_type_hints(SimulationOptions, include_extras=True).items()
-    }
+    arguments = dict(verbs())["simulate"].assemble_argument_collection(parse_docstring=True)
+    helps = {argument.keys[0]: argument.parameter.help or "" for argument in arguments if argument.keys}
     failing, sleeping = SimulationConfig(node_mtbf_s=1e6), SimulationConfig(sleep_after_s=1.0)
-    assert helps["node_mttr_s"].endswith(f"(default: {failing.repair_s:g})")
-    assert helps["wake_s"].endswith(f"(default: {sleeping.waking_s:g})")
+    assert f"Not given: {failing.repair_s:g}" in helps["node_mttr_s"]
+    assert f"Not given: {sleeping.waking_s:g}" in helps["wake_s"]
 
 
 def test_every_option_is_spelt_as_messages_spell_it(run: Run) -> None:
     code, out, _ = run("simulate", "--help")
     assert code == 0
     for name in SimulationConfig.model_fields:
-        assert re.search(rf"(?<![\w-]){option_name(name)}(?![\w-])", out), name
+        assert re.search(rf"(?<![\w-]){flag(name)}(?![\w-])", out), name

@@ -134,9 +134,10 @@ def test_help_is_not_an_error(run: Run, arguments: list[str]) -> None:
 
 def test_bench_prints_what_was_measured_beside_its_peer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from gpuyard.cli import bench
+    from harness import BenchResult
 
-    def measure() -> Iterator[bench.BenchResult]:
-        yield bench.BenchResult("replay", 2.5, "s", "SimPy", 50.0, target=0.1, lower_is_better=True)
+    def measure() -> Iterator[BenchResult]:
+        yield BenchResult("replay", 2.5, "s", "SimPy", 50.0, target=0.1, lower_is_better=True)
 
     monkeypatch.setattr(bench, "_load", lambda: None)
     monkeypatch.setattr(bench, "registered", lambda kind: {"replay": measure})

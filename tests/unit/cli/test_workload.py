@@ -8,10 +8,9 @@ import polars as pl
 import pytest
 
 from gpuyard import cli
-from gpuyard.cli.shape_options import ShapeOptions, parse_range
 from gpuyard.simulation.run import simulate
 from gpuyard.workload import read_workload
-from gpuyard.workload.shaping.shape import ShapeConfig
+from gpuyard.workload.shaping.config import ShapeConfig
 from support.command_line import Run, runner
 
 # Job, submit, wait, run, procs, cpu, memory, requested procs, requested time, ..., status, user, ..., queue.
@@ -321,7 +320,7 @@ def test_shape_joins_estimates_from_a_table(run: Run, jobs: Path, tmp_path: Path
     [
         (["--from", "99d"], ["outside"]),
         (["--from", "soon"], ["soon", "36h"]),
-        (["--gpus", "many"], ["--gpus 'many'", "1-8"]),
+        (["--gpus", "many"], ["--gpus many", "1-8"]),
         (["--gpus", "99-"], ["leaves none"]),
         (["--status", "done"], ["unknown status 'done'"]),
         (["--thin", "2"], ["share to keep"]),
@@ -334,7 +333,7 @@ def test_shape_joins_estimates_from_a_table(run: Run, jobs: Path, tmp_path: Path
             ["--level-days", "7", "--load", "0.9", "--cluster", "4x2", "--cluster-out", "c.toml"],
             ["--level-days", "--cluster-out", "use one"],
         ),
-        (["--relabel", "q1"], ["--relabel 'q1'"]),
+        (["--relabel", "q1"], ["--relabel q1: expected OLD=NEW"]),
         (["--relabel", "q7=x"], ["group 'q7'"]),
         (["--split", "train", "--shares", "1,2"], ["shares"]),
         (["--split", "train", "--shares", "a,b,c"], ["--shares"]),
@@ -354,46 +353,33 @@ def test_steps_that_make_no_sense_are_refused(
     assert not (tmp_path / "b.parquet").exists()
 
 
+SHAPED = (
+    "--from 1 --to 2 --drop-duplicates --status failed --group g --user u --gpus 8 --duration -60 "
+    "--split test --shares 0.5,0.25,0.25 --first-job 3 --jobs 4 --thin 0.5 --resample-days 6 --keep-weekdays "
+    "--max-duration 7 --min-duration 1 --widen 0.5 --widen-to 8 --relabel a=b=c --relabel *=d --compress 2 "
+    "--load 0.9 --level-days 7 --estimates exact --seed 5"
+)
+
+
+def shape_settings(*options: str) -> ShapeConfig:
+    arguments = ["workload", "shape", "demo", "--out", "x.parquet", *options]
+    _, bound, *_ = cli.app.parse_args(arguments, print_error=False, exit_on_error=False)
+    settings: ShapeConfig = bound.arguments.get("steps", ShapeConfig())
+    return settings
+
+
 def test_every_option_of_shape_reaches_the_settings() -> None:
-    options = ShapeOptions(
-        start="1",
-        end="2",
-        drop_duplicates=True,
-        status=["failed"],
-        group=["g"],
-        user=["u"],
-        gpus="8",
-        duration="-60",
-        split="test",
-        shares="0.5,0.25,0.25",
-        first_job=3,
-        jobs=4,
-        thin=0.5,
-        resample_days=6,
-        keep_weekdays=True,
-        max_duration=7.0,
-        min_duration=1.0,
-        widen=0.25,
-        widen_to=16,
-        relabel=["a=b=c"],
-        compress=2.0,
-        load=0.9,
-        level_days=7.0,
-        estimates="exact",
-        seed=8,
-    )
-    changed = options.config().model_dump()
-    default = ShapeConfig().model_dump()
+    changed, default = shape_settings(*SHAPED.split()).model_dump(), ShapeConfig().model_dump()
     assert [name for name in default if changed[name] == default[name]] == []
-    assert changed["relabel_groups"] == {"a": "b=c"}
+    assert dict(changed["relabel_groups"]) == {"a": "b=c", "*": "d"}
     assert (changed["gpus"], changed["duration_s"]) == ((8.0, 8.0), (None, 60.0))
-    assert ShapeOptions().config() == ShapeConfig()
+    assert shape_settings() == ShapeConfig()
+    assert shape_settings("--status", "failed", "--status", "timeout").statuses == ("failed", "timeout")
 
 
 def test_ranges_are_read_as_people_write_them() -> None:
-    assert parse_range("--gpus", "1-8") == (1.0, 8.0)
-    assert parse_range("--gpus", "1-") == (1.0, None)
-    assert parse_range("--gpus", None) is None
+    assert shape_settings("--gpus", "1-8").gpus == (1.0, 8.0)
+    assert shape_settings("--gpus", "1-").gpus == (1.0, None)
 
 
 # merge, convert

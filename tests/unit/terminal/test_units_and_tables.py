@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 from gpuyard.cli import demo
-from gpuyard.cli.bench import BenchResult
 from gpuyard.metrics.catalogue import metrics
 from gpuyard.terminal.console import Progress
 from gpuyard.terminal.tables import COMPARED, bench_table, best_entries, comparison_table
 from gpuyard.units import duration, json_text, metric_label, metric_text, number, plural, rough
+from harness import BenchResult
 
 
 @pytest.mark.parametrize(

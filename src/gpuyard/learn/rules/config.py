@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gpuyard.observation.config import Seed
+from gpuyard.config import Seed
 from gpuyard.policies.grammar import LARGEST_EXPONENT, parse_policy
 
 SearchMetric = Literal["mean_bounded_slowdown", "mean_slowdown", "mean_wait_s", "mean_jct_s"]

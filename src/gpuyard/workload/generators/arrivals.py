@@ -4,13 +4,10 @@ All but ``bursty`` are one idea: a Poisson process given its number of arrivals 
 integral of the rate maps that clock to seconds.
 """
 
-from typing import Annotated, Literal, Self
-
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
 
 from gpuyard.errors import InputError
-from gpuyard.workload.generators.base import DAY_S, MONDAY_S, WEEK_S, Positive, Shape, Weight, shape_reader
+from gpuyard.workload.generators.base import DAY_S, MONDAY_S, Shape
 from gpuyard.workload.generators.draws import (
     Floats,
     choose,
@@ -19,6 +16,7 @@ from gpuyard.workload.generators.draws import (
     normals,
     uniforms,
 )
+from gpuyard.workload.generators.shapes import AllAtOnce, Bursty, Diurnal, MarkovModulated, Uniform
 
 _GAP_STREAM = 16
 _CENTRE_STREAM = 48
@@ -31,85 +29,6 @@ _JUMP_STREAM = 54
 _FIRST_STATE_STREAM = 55
 
 _MAX_CHANGES = 10_000_000
-
-OFFICE_HOURS = (
-    0.45, 0.36, 0.30, 0.27, 0.25, 0.27, 0.35, 0.55, 0.90, 1.35, 1.65, 1.70,
-    1.45, 1.50, 1.75, 1.80, 1.75, 1.60, 1.35, 1.15, 1.00, 0.90, 0.75, 0.60,
-)  # fmt: skip
-"""Relative rate by hour of the day: a working day with a dip at noon, made up rather than measured."""
-
-
-class AllAtOnce(Shape):
-    """Every job at time 0."""
-
-    kind: Literal["all-at-once"] = "all-at-once"
-
-
-class Uniform(Shape):
-    """Equal gaps; independent uniform times are what ``poisson`` draws."""
-
-    kind: Literal["uniform"] = "uniform"
-
-
-class Poisson(Shape):
-    """Independent exponential gaps."""
-
-    kind: Literal["poisson"] = "poisson"
-
-
-class Bursty(Shape):
-    """Most jobs near one of a few centres, the rest anywhere; clipped to the span."""
-
-    kind: Literal["bursty"] = "bursty"
-    centres: Annotated[int, Field(ge=1, le=1_000_000)] = 6
-    share: Annotated[float, Field(ge=0, le=1)] = 0.8
-    """Share of jobs that belong to a burst."""
-    spread: Annotated[float, Field(ge=0, le=10)] = 0.03
-    """Standard deviation of a burst, as a share of the span."""
-
-
-class Diurnal(Shape):
-    """A Poisson process whose rate follows the hour of the day and the day of the week."""
-
-    kind: Literal["diurnal"] = "diurnal"
-    hours: Annotated[tuple[Weight, ...], Field(min_length=24, max_length=24)] = OFFICE_HOURS
-    """Relative rate in each hour of the day, from midnight."""
-    weekdays: Annotated[tuple[Weight, ...], Field(min_length=7, max_length=7)] = (1, 1, 1, 1, 1, 0.45, 0.4)
-    """Relative rate on each day of the week, from Monday."""
-    start_s: Annotated[float, Field(ge=0, lt=WEEK_S)] = 0.0
-    """When the workload begins, seconds from Monday 00:00."""
-
-    @model_validator(mode="after")
-    def _check_some_rate(self) -> Self:
-        if not (sum(self.hours) > 0 and sum(self.weekdays) > 0):
-            raise ValueError("hours and weekdays each need a weight above 0")
-        return self
-
-
-class MarkovModulated(Shape):
-    """A Poisson process whose rate jumps between states (MMPP); the next state is any other one."""
-
-    kind: Literal["markov"] = "markov"
-    rates: Annotated[tuple[Weight, ...], Field(min_length=2)] = (1.0, 10.0)
-    """Relative rate of arrivals in each state."""
-    holding_s: Annotated[tuple[Positive, ...], Field(min_length=2)] = (14_400.0, 1_800.0)
-    """Mean time spent in each state before it changes, seconds."""
-
-    @model_validator(mode="after")
-    def _check_states(self) -> Self:
-        if len(self.rates) != len(self.holding_s):
-            raise ValueError("rates and holding_s must have one value for each state")
-        if not sum(self.rates) > 0:
-            raise ValueError("one of the rates must be above 0")
-        return self
-
-
-Arrivals = Annotated[
-    Annotated[
-        AllAtOnce | Uniform | Poisson | Bursty | Diurnal | MarkovModulated, Field(discriminator="kind")
-    ],
-    BeforeValidator(shape_reader(AllAtOnce, Uniform, Poisson, Bursty, Diurnal, MarkovModulated)),
-]
 
 
 def arrival_times(shape: Shape, seed: int, jobs: int, span_s: float) -> Floats:

@@ -1,15 +1,21 @@
-"""What all generators have in common: settings that can be written down and read back."""
+"""What all generators have in common: settings that can be written down and read back.
+
+Settings load neither numpy nor polars, so that the command line can describe them quickly.
+"""
 
 import re
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpuyard.config import Seed, Whole
 from gpuyard.registry import suggest
-from gpuyard.workload.formats import Trace
-from gpuyard.workload.schema import Step
+
+if TYPE_CHECKING:
+    from gpuyard.workload.formats import Trace
+    from gpuyard.workload.schema import Step
 
 MONDAY_S = 4 * 86_400.0
 """00:00 of a Monday on the clock of ``epoch_s``: 1970-01-05, UTC."""
@@ -32,15 +38,20 @@ class GeneratorConfig(BaseModel):
     """Name of the generator in a workload's history; registered as ``workload-generator``."""
 
     name: str = "synthetic"
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    jobs: Annotated[int, Field(ge=1, le=100_000_000)] = 10_000
+    """Name of the workload."""
+    seed: Seed = 0
+    """Same seed, same jobs, on every machine."""
+    jobs: Annotated[Whole, Field(ge=1, le=100_000_000)] = 10_000
+    """Number of jobs."""
 
     @abstractmethod
-    def generate(self) -> Trace:
+    def generate(self) -> "Trace":
         """Draw the workload, and the cluster if that is drawn too."""
 
-    def history(self) -> tuple[Step, ...]:
+    def history(self) -> "tuple[Step, ...]":
         """The step from which ``presets.remake`` makes the same workload again."""
+        from gpuyard.workload.schema import Step
+
         return (Step(name=self.step, settings=self.model_dump(mode="json")),)
 
 

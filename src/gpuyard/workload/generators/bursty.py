@@ -9,10 +9,11 @@ from pydantic import Field
 
 from gpuyard.registry import register
 from gpuyard.workload.formats import Trace
-from gpuyard.workload.generators.arrivals import Bursty, burst_times
+from gpuyard.workload.generators.arrivals import burst_times
 from gpuyard.workload.generators.base import GeneratorConfig, Positive
 from gpuyard.workload.generators.draws import Floats, each, integers, uniforms
 from gpuyard.workload.generators.durations import log_uniform
+from gpuyard.workload.generators.shapes import Bursty
 from gpuyard.workload.schema import make_workload
 
 _IS_LONG_STREAM = 64

@@ -1,57 +1,16 @@
 """How long jobs run: four distributions, all within a shortest and a longest duration."""
 
 import math
-from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field
 
-from gpuyard.workload.generators.base import Positive, Shape, shape_reader
+from gpuyard.workload.generators.base import Shape
 from gpuyard.workload.generators.draws import Floats, each, lognormals, uniforms
+from gpuyard.workload.generators.shapes import HeavyTail, Pareto, UniformDurations
 
 _DURATION_STREAM = 17
 _IS_TAIL_STREAM = 56
 _TAIL_STREAM = 57
-
-TailIndex = Annotated[float, Field(ge=0.01, le=100)]
-
-
-class Lognormal(Shape):
-    """exp(normal) with the median and sigma of the workload, clipped to its bounds."""
-
-    kind: Literal["lognormal"] = "lognormal"
-
-
-class UniformDurations(Shape):
-    """Uniform between the bounds."""
-
-    kind: Literal["uniform"] = "uniform"
-
-
-class Pareto(Shape):
-    """Pareto between the bounds (bounded, not clipped): P(longer than x) falls as x^-alpha."""
-
-    kind: Literal["pareto"] = "pareto"
-    alpha: TailIndex = 1.1
-    """Below 1 the longest jobs hold most of the work."""
-
-
-class HeavyTail(Shape):
-    """A lognormal body and a bounded Pareto tail."""
-
-    kind: Literal["heavy-tail"] = "heavy-tail"
-    tail_share: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Share of jobs in the tail."""
-    tail_from_s: Positive = 3600.0
-    """Where the tail begins, seconds."""
-    alpha: TailIndex = 0.9
-    """P(longer than x) in the tail falls as x^-alpha."""
-
-
-Durations = Annotated[
-    Annotated[Lognormal | UniformDurations | Pareto | HeavyTail, Field(discriminator="kind")],
-    BeforeValidator(shape_reader(Lognormal, UniformDurations, Pareto, HeavyTail)),
-]
 
 
 def draw_durations(

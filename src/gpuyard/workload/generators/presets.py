@@ -7,18 +7,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from gpuyard.cluster.model import parse_cluster
+from gpuyard.config import refusal
 from gpuyard.errors import InputError
 from gpuyard.registry import lookup, register, registered
 from gpuyard.workload.formats import Trace
 from gpuyard.workload.generators import like  # noqa: F401  (registers its generator)
-from gpuyard.workload.generators.arrivals import AllAtOnce, Diurnal, MarkovModulated
 from gpuyard.workload.generators.base import GeneratorConfig
 from gpuyard.workload.generators.bursty import BurstyConfig
-from gpuyard.workload.generators.durations import HeavyTail
 from gpuyard.workload.generators.host_farm import HostFarmConfig
 from gpuyard.workload.generators.lublin import LublinConfig
+from gpuyard.workload.generators.shapes import AllAtOnce, Diurnal, HeavyTail, MarkovModulated
 from gpuyard.workload.schema import Workload
-from gpuyard.workload.synthetic import DEMO, SynthConfig
+from gpuyard.workload.synthetic import DEMO
+from gpuyard.workload.synthetic_config import SynthConfig
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,9 @@ class WorkloadPreset:
         try:
             return model.model_validate({**self.config.model_dump(), **settings})
         except ValidationError as error:
-            problem = error.errors()[0]
-            key = ".".join(map(str, problem["loc"])) or "settings"
-            message = problem["msg"].removeprefix("Value error, ")
-            known = ", ".join(model.model_fields)
-            raise InputError(f"preset {self.config.name}, {key}: {message}; its settings: {known}") from None
+            raise refusal(
+                error, f"preset {self.config.name}", known=lambda _: dict.fromkeys(model.model_fields)
+            ) from None
 
 
 def preset_workloads() -> Mapping[str, Callable[[], WorkloadPreset]]:

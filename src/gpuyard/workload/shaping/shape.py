@@ -5,15 +5,11 @@ original ``row``, which keys random draws, and ``origin_s`` their offset from th
 ``shape`` applies several of them in a fixed order.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from gpuyard.cluster.model import Cluster
 from gpuyard.cluster.scaling import shrink_cluster
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.workload.schema import Workload
 from gpuyard.workload.shaping.amend import (
     clamp_durations,
@@ -25,6 +21,7 @@ from gpuyard.workload.shaping.amend import (
     round_estimates,
     widen_gangs,
 )
+from gpuyard.workload.shaping.config import ShapeConfig
 from gpuyard.workload.shaping.merge import merge
 from gpuyard.workload.shaping.rescale import (
     area_load,
@@ -36,7 +33,6 @@ from gpuyard.workload.shaping.rescale import (
     to_load,
 )
 from gpuyard.workload.shaping.slices import (
-    Range,
     Splits,
     between,
     drop_duplicates,
@@ -78,48 +74,6 @@ __all__ = [
 ESTIMATES_GRAMMAR = "exact, noisy[:SIGMA], round[:OVERESTIMATION], or a CSV or parquet file"
 
 
-class ShapeConfig(BaseModel):
-    """Steps of ``shape``; one that is left out is not taken. They are taken in the order of these fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    start: str | None = None
-    """Jobs submitted from this moment on: seconds, ``36h``, ``14d``, ``20%`` of the span, or a date."""
-    end: str | None = None
-    """Jobs submitted before this moment."""
-    drop_duplicates: bool = False
-    statuses: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
-    gpus: Range = (None, None)
-    duration_s: Range = (None, None)
-    split: Literal["train", "validation", "test"] | None = None
-    shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
-    first_job: Annotated[int, Field(ge=0)] | None = None
-    """Position of a window's first job, from 0."""
-    job_count: Annotated[int, Field(ge=1)] | None = None
-    """Jobs of a window."""
-    thin: float | None = None
-    resample_days: int | None = None
-    keep_weekdays: bool = False
-    clamp_max_s: float | None = None
-    clamp_min_s: float | None = None
-    widen: float | None = None
-    """Share of the jobs that get more GPUs for less time."""
-    widen_to: Annotated[int, Field(ge=2, lt=2**31)] | None = None
-    """GPUs of a widened gang at most."""
-    relabel_groups: Mapping[str, str] = {}
-    compress: float | None = None
-    """Factor by which submits become denser."""
-    load: float | None = None
-    """Compress time so that the load on the cluster is this."""
-    level_days: float | None = None
-    """With it: in each stretch of so many days, not only over the whole span."""
-    estimates: str | None = None
-    """``exact``, ``noisy:SIGMA``, ``round:OVERESTIMATION`` or the path of a table."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-
-
 def shape(workload: Workload, config: ShapeConfig, cluster: Cluster | None = None) -> Workload:
     """Take the configured steps, in the order of ``ShapeConfig``'s fields.
 
@@ -142,21 +96,24 @@ def shape(workload: Workload, config: ShapeConfig, cluster: Cluster | None = Non
         workload = clamp_durations(workload, min_s=config.clamp_min_s, max_s=config.clamp_max_s)
     if config.widen is not None or config.widen_to is not None:
         if config.widen is None or config.widen_to is None:
-            raise InputError("wider gangs need their share and their most GPUs (--widen, --widen-to)")
+            raise InputError(
+                "wider gangs need their share and their most GPUs "
+                f"({setting('widen')}, {setting('widen_to')})"
+            )
         workload = widen_gangs(workload, config.widen, config.widen_to, config.seed)
     if config.relabel_groups:
-        workload = relabel_groups(workload, config.relabel_groups)
+        workload = relabel_groups(workload, dict(config.relabel_groups))
     if config.compress is not None:
         workload = compress_time(workload, config.compress)
     if config.load is not None:
         if cluster is None:
-            raise InputError("a load needs the cluster that it refers to (--cluster)")
+            raise InputError(f"a load needs the cluster that it refers to ({setting('cluster')})")
         if config.level_days is None:
             workload = to_load(workload, cluster, config.load)
         else:
             workload = level_load(workload, cluster, config.load, config.level_days)
     elif config.level_days is not None:
-        raise InputError("--level-days needs --load: the load of every stretch")
+        raise InputError(f"{setting('level_days')} needs {setting('load')}: the load of every stretch")
     return _with_estimates(workload, config)
 
 
@@ -170,7 +127,8 @@ def shrink_to_load(workload: Workload, cluster: Cluster, load: float) -> Cluster
     if factor < 1:
         raise InputError(
             f"the load of {workload.metadata.name} on {cluster.name} is {load / factor:.3g} already, above "
-            f"{load:g}; a smaller cluster cannot lower it. Stretch time (--load without --cluster-out)"
+            f"{load:g}; a smaller cluster cannot lower it. "
+            f"Stretch time ({setting('load')} without {setting('cluster_out')})"
         )
     return shrink_cluster(cluster, 1 / factor)
 

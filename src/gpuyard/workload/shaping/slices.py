@@ -12,11 +12,9 @@ from gpuyard.errors import InputError
 from gpuyard.registry import suggest
 from gpuyard.units import duration
 from gpuyard.workload.schema import STATUSES, Workload
+from gpuyard.workload.shaping.config import Range
 from gpuyard.workload.shaping.derive import checked_share, date_text, derived, has_dates, span_of
 from gpuyard.workload.shaping.draws import THIN_STREAM, uniforms_by_row
-
-Range = tuple[float | None, float | None]
-"""Smallest and largest value, both included; None leaves that end open."""
 
 MOMENT_GRAMMAR = "seconds (86400), a length of time (90m, 36h, 14d), a share of the span (20%) or a date"
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w|%)?")

@@ -8,16 +8,8 @@ from pydantic import ValidationError
 
 from gpuyard.errors import InputError
 from gpuyard.workload import SynthConfig, synthesize
-from gpuyard.workload.generators.arrivals import (
-    AllAtOnce,
-    Bursty,
-    Diurnal,
-    MarkovModulated,
-    Poisson,
-    Uniform,
-    arrival_times,
-    burst_times,
-)
+from gpuyard.workload.generators.arrivals import arrival_times, burst_times
+from gpuyard.workload.generators.shapes import AllAtOnce, Bursty, Diurnal, MarkovModulated, Poisson, Uniform
 
 DAY = 86_400.0
 WEEK = 7 * DAY

@@ -63,7 +63,7 @@ def test_a_misspelt_name_is_answered_with_the_closest():
         preset_workload("diurnall")
 
 
-@pytest.mark.parametrize(("setting", "words"), [({"jobs": 0}, "jobs"), ({"hosts": 3}, "its settings: name")])
+@pytest.mark.parametrize(("setting", "words"), [({"jobs": 0}, "jobs"), ({"hosts": 3}, "unknown key hosts;")])
 def test_a_wrong_setting_is_named(setting, words):
     with pytest.raises(InputError, match=words):
         preset_workload("lublin", **setting)

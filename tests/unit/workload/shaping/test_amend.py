@@ -68,7 +68,7 @@ def test_gangs_that_cannot_be_widened_are_refused_or_stay():
         widen_gangs(make_jobs([0.0], [1.0], gpus=[4]), 0.0, 8)
     shared = make_jobs([0.0, 0.0], [8.0, 8.0], gpus=[1, 1], gpu_milli=[500, 1000])
     assert widen_gangs(shared, 1.0, 2).frame["gpus"].to_list() == [1, 2]
-    with pytest.raises(InputError, match="--widen, --widen-to"):
+    with pytest.raises(InputError, match="`widen`, `widen_to`"):
         shape(shared, ShapeConfig(widen=0.5))
 
 

@@ -136,7 +136,7 @@ def test_a_level_load_is_refused_where_it_makes_no_sense(ten):
             level_load(ten, cluster, 0.9, days)
     with pytest.raises(InputError, match="no GPUs"):
         level_load(ten, parse_cluster("farm-small"), 0.9, 1.0)
-    with pytest.raises(InputError, match="--level-days needs --load"):
+    with pytest.raises(InputError, match="`level_days` needs `load`"):
         shape(ten, ShapeConfig(level_days=7.0), cluster)
 
 

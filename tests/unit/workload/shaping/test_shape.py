@@ -266,7 +266,7 @@ def test_steps_are_taken_in_the_documented_order(mixed):
 
 def test_shaping_with_nothing_to_do_changes_nothing(mixed):
     assert shape(mixed, ShapeConfig()) is mixed
-    with pytest.raises(InputError, match="--cluster"):
+    with pytest.raises(InputError, match="`cluster`"):
         shape(mixed, ShapeConfig(load=0.5))
     with pytest.raises(InputError, match="no such file"):
         shape(mixed, ShapeConfig(estimates="nonsense"))

@@ -1,0 +1,173 @@
+"""``gpuyard simulate``: replay a workload under policies and compare them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from gpuyard.cli.inputs import need_cluster, open_console, open_trace, print_json, print_note
+from gpuyard.cli.parameters import (
+    SIMULATION,
+    ClusterText,
+    Flag,
+    Json,
+    Simulation,
+    WorkloadText,
+)
+from gpuyard.config import SimulationConfig
+from gpuyard.errors import InputError
+from gpuyard.registry import lookup
+from gpuyard.terminal.console import show_progress
+from gpuyard.terminal.tables import (
+    COMPARED,
+    OF_CLASSES,
+    OF_ONE_POLICY,
+    class_table,
+    comparison_notes,
+    comparison_table,
+    single_table,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpuyard.cluster.model import Cluster
+    from gpuyard.evaluate.replay import PolicyRun
+    from gpuyard.workload import Workload
+
+
+def simulate(
+    workload: WorkloadText,
+    /,
+    *,
+    cluster: ClusterText = None,
+    policy: Annotated[
+        list[str] | None,
+        Parameter(
+            negative=(),
+            help="ORDER[+BACKFILL][+ADMISSION][/PLACEMENT], such as sjf+easy, or a learned policy: "
+            "model:NAME (gpuyard policies), a run directory or model file; repeat it to compare. "
+            "(default: fifo)",
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        Parameter(negative=(), help="Show this metric (docs/contract/metrics.md); repeat it for more."),
+    ] = None,
+    by: Annotated[
+        Literal["priority", "group", "gpus"] | None, Parameter(help="Also show metrics by class of jobs.")
+    ] = None,
+    out: Annotated[Path | None, Parameter(help="Write schedules and metrics into this directory.")] = None,
+    csv: Annotated[bool, Flag, Parameter(help="With --out: schedules as CSV too.")] = False,
+    energy_price: Annotated[
+        str | None,
+        Parameter(
+            help="Price of a kWh, in any currency, or prices by hour of the day, such as "
+            "0-7:0.12,7-20:0.31,20-24:0.18: gives the metric energy_cost."
+        ),
+    ] = None,
+    history: Annotated[
+        Path | None,
+        Parameter(help="Jobs that had finished before, for predictions from history: a file in any format."),
+    ] = None,
+    json: Json = False,
+    simulation: Simulation = SIMULATION,
+) -> None:
+    """Replay a workload under one or more policies and compare them.
+
+    Example: gpuyard simulate jobs.csv --cluster 64x8 --policy fifo --policy sjf+easy
+    """
+    from gpuyard.evaluate.replay import replay_comparison, replay_document
+    from gpuyard.metrics.tariff import parse_tariff
+
+    chosen = _check_metrics(metric or ())
+    if csv and out is None:
+        raise InputError("--csv needs --out DIR, the directory to write to")
+    price = None if energy_price is None else parse_tariff(energy_price, "--energy-price")
+    if out is not None:
+        _check_out(out)
+    need_cluster(cluster, workload)
+    jobs, machines, report = open_trace(workload, cluster)
+    past = None if history is None else open_trace(str(history), None)[0]
+    runs = replayed(jobs, machines, policy or ["fifo"], simulation, price_per_kwh=price, history=past)  # type: ignore[arg-type]
+    for note in (note for run in runs for note in run.result.notes):
+        print_note(note)
+    if out is not None:
+        replay_comparison(workload, runs, report).write(out, csv=csv)
+    if json:
+        document = replay_document(workload, runs, chosen, report)
+        if by is not None:
+            for result, run in zip(document["results"], runs, strict=True):
+                result["breakdown"] = {"by": by, "classes": run.result.breakdown(by).to_dicts()}
+        print_json(document)
+        return
+    console = open_console()
+    usual = tuple(COMPARED if len(runs) > 1 else OF_ONE_POLICY)
+    cost = () if price is None or "energy_cost" in usual else ("energy_cost",)
+    show_comparison(console, workload, runs, chosen or usual + cost)
+    if by is not None:
+        _show_classes(console, by, runs, chosen)
+    if out is not None:
+        console.print(
+            f"Written to {out}: results.json, parquet tables, and a schedule per policy in schedules/"
+        )
+
+
+def replayed(
+    workload: "Workload",
+    cluster: "Cluster",
+    policies: Sequence[str],
+    config: SimulationConfig,
+    **options: Any,
+) -> "list[PolicyRun]":
+    """Simulate each policy on the same jobs, with progress; ``options`` are those of ``run_policies``.
+
+    Raises:
+        InputError: before anything is simulated if a policy's name or a combination is wrong.
+    """
+    from gpuyard.evaluate.replay import find_contenders, run_policies
+
+    contenders = find_contenders(policies)
+    with show_progress(len(workload), len(contenders)) as progress:
+        return run_policies(workload, cluster, contenders, config, start_run=progress.start_run, **options)
+
+
+def _check_out(directory: Path) -> None:
+    from gpuyard.evaluate.storage import check_free
+
+    try:
+        check_free(directory)
+    except InputError as error:
+        raise InputError(f"--out {error}") from None
+
+
+def _check_metrics(names: Sequence[str]) -> tuple[str, ...]:
+    from gpuyard.metrics.catalogue import metrics
+
+    for name in names:
+        lookup("metric", name, known=metrics())
+    return tuple(dict.fromkeys(names))
+
+
+def show_comparison(console: "Console", source: str, runs: "list[PolicyRun]", chosen: Sequence[str]) -> None:
+    """Metrics of one policy, or of several beside each other."""
+    from gpuyard.metrics.catalogue import metrics
+
+    shown = {name: metrics()[name] for name in chosen}
+    heading, notes = comparison_notes(source, [run.result for run in runs])
+    console.print(heading, "", sep="\n")
+    if len(runs) == 1:
+        console.print(single_table(runs[0].metrics, shown))
+    else:
+        names, values = [run.policy for run in runs], [run.metrics for run in runs]
+        console.print(comparison_table(console, names, values, shown))
+    console.print("", *notes, "", sep="\n", style="dim")
+
+
+def _show_classes(console: "Console", by: str, runs: "list[PolicyRun]", chosen: Sequence[str]) -> None:
+    from gpuyard.metrics.catalogue import metrics
+
+    shown = {name: metrics()[name] for name in chosen or OF_CLASSES if metrics()[name].per_class}
+    breakdowns = {run.policy: run.result.breakdown(by).to_dicts() for run in runs}
+    console.print(class_table(console, by, breakdowns, shown))
