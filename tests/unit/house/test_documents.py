@@ -51,6 +51,13 @@ def test_links_to_headings_lead_to_one(path: Path) -> None:
             assert anchor in anchors(path.parent / target if target else path), f"{target}#{anchor}"
 
 
+@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: path.name)
+def test_files_that_are_named_exist(path: Path) -> None:
+    folders = "src|core|tests|examples|benchmarks"
+    for name in re.findall(rf"`((?:{folders})/[\w./-]+)`", prose(path)):
+        assert (ROOT / name).exists(), name
+
+
 def commands_of(path: Path) -> list[str]:
     """The gpuyard commands of a page, without their comments."""
     text = re.sub(r" *\\\n\s*", " ", path.read_text(encoding="utf-8"))
