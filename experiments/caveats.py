@@ -10,6 +10,8 @@ from gpuyard.units import metric_text
 
 MOST_JCT = 0.02
 """By how much a mean completion time may rise for the sake of another metric."""
+EXAMPLE = "venus-exact"
+"""The experiment that shows what windows from an empty cluster hide."""
 METHOD = "../guide/experiments.md#how-figures-are-measured"
 INTERVALS = "../guide/evaluate.md#intervals"
 
@@ -37,9 +39,10 @@ def _of_the_experiment(account: Account) -> Iterator[str]:
     if account.recipe.changed_after_test:
         yield 'Steps were changed after test figures had been seen. "What did not work" says how.'
     if any(found.test.kind in ("windows", "draws") for _, found in account.known()):
+        example = "" if account.name == EXAMPLE else f" ([example]({EXAMPLE}.md))"
         yield (
             "Every window begins with an empty cluster. In a cluster that never empties, holding GPUs back "
-            "costs more ([example](venus-exact.md))."
+            f"costs more{example}."
         )
     yield (
         "Intervals show how jobs differ. How training runs differ is in the range over seeds, not in the "
