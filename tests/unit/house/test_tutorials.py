@@ -1,6 +1,7 @@
 """The tutorials run as they stand: Python and shell, block after block, in an empty directory."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,20 @@ def test_all_blocks_run_in_order(path: Path, tmp_path: Path) -> None:
     done = run(script_of(path), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_the_first_replay_prints_the_tables_that_it_shows(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "start" / "first-replay.md"
+    shown = "".join(re.findall(r"^```text\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S))
+    commands = "".join(re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S))
+    short = commands.partition("gpuyard simulate")
+    replay = f"{short[0]}gpuyard simulate{short[2].partition('gpuyard')[0]}"
+    printed = run(f'{SHELL}{replay}"""], check=True)', tmp_path).stdout.splitlines()
+    lines = [line.split() for line in shown.splitlines() if line and "─" not in line]
+    assert len(lines) >= 12
+    for line in lines:
+        words = line[:-2] if line[-1] == "..." else line
+        assert any(found.split()[: len(words)] == words for found in printed), " ".join(line)
 
 
 def test_a_command_that_fails_is_noticed_on_its_line(tmp_path: Path) -> None:
