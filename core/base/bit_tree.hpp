@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 class BitTreeShape {
@@ -59,7 +61,7 @@ public:
             const std::size_t at = i >> 6;
             if (at >= length_[level]) return npos;
             const std::uint64_t rest = words[offset_[level] + at] & (~std::uint64_t{0} << (i & 63));
-            if (rest != 0) return descend(words, level, (at << 6) | static_cast<std::size_t>(std::countr_zero(rest)));
+            if (rest != 0) return descend(words, level, (at << 6) | as_index(std::countr_zero(rest)));
             i = at + 1;
         }
         return npos;
@@ -69,7 +71,7 @@ private:
     std::size_t descend(const std::uint64_t* words, std::size_t level, std::size_t i) const {
         while (level-- > 0) {
             const std::uint64_t word = words[offset_[level] + i];
-            i = (i << 6) | static_cast<std::size_t>(std::countr_zero(word));
+            i = (i << 6) | as_index(std::countr_zero(word));
         }
         return i;
     }

@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 using Time = std::int64_t;  // microseconds
@@ -77,7 +79,7 @@ struct JobTable {
     std::int32_t user_of(std::size_t i) const { return user.empty() ? 0 : user[i]; }
     std::int32_t group_of(std::size_t i) const { return group.empty() ? 0 : group[i]; }
     std::int64_t row_of(std::size_t i) const { return row.empty() ? static_cast<std::int64_t>(i) : row[i]; }
-    const Demand& demand_of(std::size_t i) const { return demands[static_cast<std::size_t>(demand[i])]; }
+    const Demand& demand_of(std::size_t i) const { return demands[as_index(demand[i])]; }
 };
 
 }  // namespace gpuyard

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 // `Entry` has operator< and `weight()`; each block knows the sum of its entries' weights.
@@ -86,7 +88,7 @@ private:
     std::size_t block_of(const Entry& entry) const {
         const auto found = std::lower_bound(blocks_.begin(), blocks_.end(), entry,
                                             [](const auto& block, const Entry& key) { return block->back() < key; });
-        return static_cast<std::size_t>(found - blocks_.begin());
+        return as_index(found - blocks_.begin());
     }
 
     void split(std::size_t at) {

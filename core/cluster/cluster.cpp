@@ -6,11 +6,11 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
-
-std::size_t as_index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 void lay_out_buckets(ClusterSpec& spec) {
     for (Pool& pool : spec.pools) {
@@ -136,24 +136,24 @@ ClusterState::ClusterState(std::shared_ptr<const ClusterSpec> spec)
       gpu_free_(spec_->track_gpus ? spec_->total_gpus : 0, 1000) {
     for (std::size_t id = 0; id < spec_->pools.size(); ++id) {
         const Pool& pool = spec_->pools[id];
-        std::uint64_t* full = words_.data() + pool.first_word + index(pool.size) * pool.shape.words();
+        std::uint64_t* full = words_.data() + pool.first_word + as_index(pool.size) * pool.shape.words();
         for (std::size_t i = 0; i < pool.nodes.size(); ++i) pool.shape.insert(full, i);
-        bucket_count_[pool.first_bucket + index(pool.size)] = static_cast<std::int32_t>(pool.nodes.size());
+        bucket_count_[pool.first_bucket + as_index(pool.size)] = static_cast<std::int32_t>(pool.nodes.size());
         pool_empty_[id] = static_cast<std::int64_t>(pool.nodes.size()) * pool.size;
         pool_free_milli_[id] = pool_empty_[id] * 1000;
     }
 }
 
 std::int64_t ClusterState::free_milli(std::int32_t node) const {
-    if (!spec_->track_gpus) return static_cast<std::int64_t>(empty_[index(node)]) * 1000;
+    if (!spec_->track_gpus) return static_cast<std::int64_t>(empty_[as_index(node)]) * 1000;
     std::int64_t sum = 0;
-    for (std::int32_t gpu = 0; gpu < spec_->size[index(node)]; ++gpu) sum += gpu_free(node, gpu);
+    for (std::int32_t gpu = 0; gpu < spec_->size[as_index(node)]; ++gpu) sum += gpu_free(node, gpu);
     return sum;
 }
 
 std::int32_t ClusterState::fullest_gpu(std::int32_t node, std::int32_t milli) const {
     std::int32_t best = -1;
-    for (std::int32_t gpu = 0; gpu < spec_->size[index(node)]; ++gpu) {
+    for (std::int32_t gpu = 0; gpu < spec_->size[as_index(node)]; ++gpu) {
         const std::int32_t left = gpu_free(node, gpu);
         if (left >= milli && (best < 0 || left < gpu_free(node, best))) best = gpu;
     }
@@ -175,7 +175,7 @@ std::int64_t ClusterState::extra_mw(const Demand& demand, std::span<const Part> 
     std::int64_t extra = 0;
     for (const Part& part : parts) {
         if (demand.kind == DemandKind::shared && gpu_free(part.node, std::countr_zero(part.gpu_mask)) != 1000) continue;
-        extra += part.gpus * spec_->gpu_extra_mw[index(part.node)];
+        extra += part.gpus * spec_->gpu_extra_mw[as_index(part.node)];
     }
     return extra;
 }
@@ -196,67 +196,67 @@ void ClusterState::choose_gpus(const Demand& demand, std::span<Part> parts) cons
 }
 
 void ClusterState::take_offline(std::int32_t node) {
-    if (offline_[index(node)] == 0) show(node, false);
-    ++offline_[index(node)];
+    if (offline_[as_index(node)] == 0) show(node, false);
+    ++offline_[as_index(node)];
 }
 
 void ClusterState::bring_online(std::int32_t node) {
-    if (--offline_[index(node)] == 0) show(node, true);
+    if (--offline_[as_index(node)] == 0) show(node, true);
 }
 
 // Puts what the node has free into the counts that placement goes by, or takes it out.
 void ClusterState::show(std::int32_t node, bool in_buckets) {
-    const std::int32_t pool_id = spec_->pool[index(node)];
-    const Pool& pool = spec_->pools[index(pool_id)];
-    const std::int32_t empty = empty_[index(node)];
+    const std::int32_t pool_id = spec_->pool[as_index(node)];
+    const Pool& pool = spec_->pools[as_index(pool_id)];
+    const std::int32_t empty = empty_[as_index(node)];
     const std::int32_t sign = in_buckets ? 1 : -1;
-    std::uint64_t* bucket = words_.data() + pool.first_word + index(empty) * pool.shape.words();
-    const std::size_t at = index(spec_->position[index(node)]);
+    std::uint64_t* bucket = words_.data() + pool.first_word + as_index(empty) * pool.shape.words();
+    const std::size_t at = as_index(spec_->position[as_index(node)]);
     if (in_buckets)
         pool.shape.insert(bucket, at);
     else
         pool.shape.erase(bucket, at);
-    bucket_count_[pool.first_bucket + index(empty)] += sign;
-    pool_empty_[index(pool_id)] += sign * empty;
-    pool_free_milli_[index(pool_id)] += sign * free_milli(node);
+    bucket_count_[pool.first_bucket + as_index(empty)] += sign;
+    pool_empty_[as_index(pool_id)] += sign * empty;
+    pool_free_milli_[as_index(pool_id)] += sign * free_milli(node);
 }
 
 void ClusterState::set_empty(std::int32_t node, std::int32_t empty) {
-    const std::int32_t pool_id = spec_->pool[index(node)];
-    const Pool& pool = spec_->pools[index(pool_id)];
-    const std::int32_t before = empty_[index(node)];
-    if (spec_->has_watts) busy_mw_ += (before - empty) * spec_->gpu_extra_mw[index(node)];
+    const std::int32_t pool_id = spec_->pool[as_index(node)];
+    const Pool& pool = spec_->pools[as_index(pool_id)];
+    const std::int32_t before = empty_[as_index(node)];
+    if (spec_->has_watts) busy_mw_ += (before - empty) * spec_->gpu_extra_mw[as_index(node)];
     if (!available(node)) {
-        empty_[index(node)] = empty;
+        empty_[as_index(node)] = empty;
         return;
     }
-    const std::size_t at = index(spec_->position[index(node)]);
+    const std::size_t at = as_index(spec_->position[as_index(node)]);
     const std::size_t words = pool.shape.words();
-    pool.shape.erase(words_.data() + pool.first_word + index(before) * words, at);
-    pool.shape.insert(words_.data() + pool.first_word + index(empty) * words, at);
-    --bucket_count_[pool.first_bucket + index(before)];
-    ++bucket_count_[pool.first_bucket + index(empty)];
-    pool_empty_[index(pool_id)] += empty - before;
-    empty_[index(node)] = empty;
+    pool.shape.erase(words_.data() + pool.first_word + as_index(before) * words, at);
+    pool.shape.insert(words_.data() + pool.first_word + as_index(empty) * words, at);
+    --bucket_count_[pool.first_bucket + as_index(before)];
+    ++bucket_count_[pool.first_bucket + as_index(empty)];
+    pool_empty_[as_index(pool_id)] += empty - before;
+    empty_[as_index(node)] = empty;
 }
 
 void ClusterState::change_gpus(const Demand& demand, const Part& part, std::int32_t sign) {
-    const std::size_t base = spec_->first_gpu[index(part.node)];
+    const std::size_t base = spec_->first_gpu[as_index(part.node)];
     const std::int32_t step = sign * demand.gpu_milli;
-    std::int32_t empty = empty_[index(part.node)];
+    std::int32_t empty = empty_[as_index(part.node)];
     for (std::uint64_t rest = part.gpu_mask; rest != 0; rest &= rest - 1) {
-        std::int32_t& left = gpu_free_[base + static_cast<std::size_t>(std::countr_zero(rest))];
+        std::int32_t& left = gpu_free_[base + as_index(std::countr_zero(rest))];
         empty -= left == 1000 ? 1 : 0;
         left += step;
         empty += left == 1000 ? 1 : 0;
     }
-    if (empty != empty_[index(part.node)]) set_empty(part.node, empty);
+    if (empty != empty_[as_index(part.node)]) set_empty(part.node, empty);
 }
 
 void ClusterState::change(const Demand& demand, std::span<const Part> parts, std::int32_t sign) {
     for (const Part& part : parts) {
-        const std::size_t node = index(part.node);
-        const std::size_t pool = index(spec_->pool[node]);
+        const std::size_t node = as_index(part.node);
+        const std::size_t pool = as_index(spec_->pool[node]);
         if (part.gpus > 0) {
             if (spec_->track_gpus)
                 change_gpus(demand, part, sign);

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/index.hpp"
 #include "base/bit_tree.hpp"
 #include "base/job.hpp"
 
@@ -91,24 +92,24 @@ public:
     const std::shared_ptr<const ClusterSpec>& shared_spec() const { return spec_; }
 
     // Whether jobs can be placed on it: not down, not closed for a job that was promised it.
-    bool available(std::int32_t node) const { return offline_[index(node)] == 0; }
-    std::int32_t empty(std::int32_t node) const { return available(node) ? empty_[index(node)] : 0; }
-    std::int64_t free_cpus(std::int32_t node) const { return free_cpus_[index(node)]; }
-    std::int64_t free_memory(std::int32_t node) const { return free_memory_[index(node)]; }
+    bool available(std::int32_t node) const { return offline_[as_index(node)] == 0; }
+    std::int32_t empty(std::int32_t node) const { return available(node) ? empty_[as_index(node)] : 0; }
+    std::int64_t free_cpus(std::int32_t node) const { return free_cpus_[as_index(node)]; }
+    std::int64_t free_memory(std::int32_t node) const { return free_memory_[as_index(node)]; }
     std::int64_t free_milli(std::int32_t node) const;
-    std::int64_t pool_empty(std::int32_t pool) const { return pool_empty_[index(pool)]; }
-    std::int64_t pool_free_milli(std::int32_t pool) const { return pool_free_milli_[index(pool)]; }
-    std::int64_t pool_running(std::int32_t pool) const { return pool_running_[index(pool)]; }
+    std::int64_t pool_empty(std::int32_t pool) const { return pool_empty_[as_index(pool)]; }
+    std::int64_t pool_free_milli(std::int32_t pool) const { return pool_free_milli_[as_index(pool)]; }
+    std::int64_t pool_running(std::int32_t pool) const { return pool_running_[as_index(pool)]; }
     std::int32_t gpu_free(std::int32_t node, std::int32_t gpu) const {
-        return gpu_free_[spec_->first_gpu[index(node)] + index(gpu)];
+        return gpu_free_[spec_->first_gpu[as_index(node)] + as_index(gpu)];
     }
 
     // Nodes of a pool with exactly `empty` empty GPUs.
     std::int32_t bucket_count(const Pool& pool, std::int32_t empty) const {
-        return bucket_count_[pool.first_bucket + index(empty)];
+        return bucket_count_[pool.first_bucket + as_index(empty)];
     }
     const std::uint64_t* bucket(const Pool& pool, std::int32_t empty) const {
-        return words_.data() + pool.first_word + index(empty) * pool.shape.words();
+        return words_.data() + pool.first_word + as_index(empty) * pool.shape.words();
     }
 
     // The fullest GPU of a node that has `milli` thousandths left, or -1.
@@ -135,7 +136,6 @@ public:
     void release(const Demand& demand, std::span<const Part> parts) { change(demand, parts, +1); }
 
 private:
-    static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
     void change(const Demand& demand, std::span<const Part> parts, std::int32_t sign);
     void change_gpus(const Demand& demand, const Part& part, std::int32_t sign);
     void set_empty(std::int32_t node, std::int32_t empty);

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/index.hpp"
 #include "base/rng.hpp"
 
 namespace gpuyard {
@@ -104,7 +105,7 @@ JobTable make_jobs(const ClusterSpec& cluster, const JobColumns& c) {
             const auto [entry, fresh] = known.try_emplace(key, static_cast<std::int32_t>(table.demands.size()));
             if (fresh) {
                 const std::span<const std::int32_t> types =
-                    key.type_set < 0 ? std::span<const std::int32_t>() : c.type_sets[static_cast<std::size_t>(key.type_set)];
+                    key.type_set < 0 ? std::span<const std::int32_t>() : c.type_sets[as_index(key.type_set)];
                 table.demands.push_back(cluster.make_demand(key.gpus, key.gpu_milli, key.cpus, key.memory_mib, key.queue, types));
             }
             last = key;

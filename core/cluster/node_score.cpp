@@ -1,5 +1,7 @@
 #include "cluster/node_score.hpp"
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
@@ -26,7 +28,7 @@ std::int64_t useless_shared(const JobMix& mix, std::int32_t free_milli) {
 
 double alignment(const ClusterState& state, const Demand& demand, std::int32_t node, std::int32_t gpus) {
     const ClusterSpec& spec = state.spec();
-    const auto i = static_cast<std::size_t>(node);
+    const auto i = as_index(node);
     double dot = 0.0;
     if (spec.size[i] > 0 && demand.kind != DemandKind::cpu_only) {
         const bool shared = demand.kind == DemandKind::shared;
@@ -48,7 +50,7 @@ std::int64_t growth_of_shared(const JobMix& mix, const ClusterState& state, std:
     const std::int32_t before = state.gpu_free(node, state.fullest_gpu(node, milli));
     const std::int64_t after = useless_shared(mix, before - milli);
     if (before < 1000) return after - useless_shared(mix, before);
-    return after + growth_of_whole(mix, state.spec().size[static_cast<std::size_t>(node)], state.empty(node), 1);
+    return after + growth_of_whole(mix, state.spec().size[as_index(node)], state.empty(node), 1);
 }
 
 }  // namespace gpuyard

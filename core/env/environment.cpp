@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // A cluster that stands for that of the first episode until it is known.
 std::shared_ptr<const ClusterSpec> some_cluster() {

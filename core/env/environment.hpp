@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/index.hpp"
 #include "observation/env_spec.hpp"
 #include "env/episode.hpp"
 #include "metrics/episode_metrics.hpp"
@@ -37,7 +38,7 @@ public:
     void begin(const Episode& episode);
 
     // For every kind but RankHosts. Whether the action may be taken now.
-    bool legal(std::int64_t action) const { return action >= 0 && action < std::ssize(mask_) && mask_[static_cast<std::size_t>(action)] != 0; }
+    bool legal(std::int64_t action) const { return action >= 0 && action < std::ssize(mask_) && mask_[as_index(action)] != 0; }
     StepResult step(std::int64_t action);
     // For RankHosts.
     StepResult step_ranked(std::span<const float> priorities);
@@ -118,7 +119,7 @@ private:
     }
     double backlog() const;
     double baseline_value() const;
-    const Demand& demand_of(JobId job) const { return jobs_->demand_of(static_cast<std::size_t>(job)); }
+    const Demand& demand_of(JobId job) const { return jobs_->demand_of(as_index(job)); }
     QueuedJob queued(JobId job) const;
 
     std::shared_ptr<const EnvSpec> spec_;

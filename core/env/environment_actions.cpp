@@ -3,16 +3,11 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "base/index.hpp"
 #include "env/environment.hpp"
 #include "simulator/lean_run.hpp"
 
 namespace gpuyard {
-
-namespace {
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 std::int64_t Environment::legal_instead(std::int64_t action) const {
     if (legal(action)) return action;

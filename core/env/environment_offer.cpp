@@ -1,6 +1,7 @@
 // Which states an Environment offers, what is legal in them, and what policies would do.
 #include <algorithm>
 
+#include "base/index.hpp"
 #include "simulator/native_policy.hpp"
 #include "env/environment.hpp"
 #include "cluster/node_fit.hpp"
@@ -10,8 +11,6 @@ namespace gpuyard {
 namespace {
 
 constexpr std::size_t kHostSearch = 64;  // waiting jobs among which the current job of SelectHost is looked for
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 bool same(const Policy& a, const Policy& b) {
     return a.order == b.order && a.order_parameter == b.order_parameter && a.backfill == b.backfill && a.express.t0_s == b.express.t0_s && a.express.k == b.express.k;

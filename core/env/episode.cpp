@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/index.hpp"
 #include "policy/placement.hpp"
 #include "base/rng.hpp"
 
@@ -11,7 +12,7 @@ namespace gpuyard {
 
 Demand confined(const Demand& demand, const ClusterSpec& cluster, std::size_t pool) {
     Demand in_pool = demand;
-    const auto elsewhere = [&](const PoolOption& option) { return static_cast<std::size_t>(option.pool) != pool; };
+    const auto elsewhere = [&](const PoolOption& option) { return as_index(option.pool) != pool; };
     std::erase_if(in_pool.pools, elsewhere);
     std::erase_if(in_pool.pools_by_energy, elsewhere);
     for (std::size_t p = 0; p < in_pool.allows.size(); ++p)
@@ -28,8 +29,8 @@ void confine_to_one_node(Demand& demand, const ClusterSpec& cluster) {
     const auto too_small = [](const PoolOption& option) { return option.fewest_nodes > 1; };
     for (const PoolOption& option : demand.pools) {
         if (!too_small(option)) continue;
-        const Pool& pool = cluster.pools[static_cast<std::size_t>(option.pool)];
-        demand.allows[static_cast<std::size_t>(option.pool)] = 0;
+        const Pool& pool = cluster.pools[as_index(option.pool)];
+        demand.allows[as_index(option.pool)] = 0;
         demand.allowed_gpus -= static_cast<std::int64_t>(pool.nodes.size()) * pool.size;
     }
     std::erase_if(demand.pools, too_small);

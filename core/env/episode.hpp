@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/index.hpp"
 #include "cluster/cluster.hpp"
 #include "observation/env_spec.hpp"
 #include "base/job.hpp"
@@ -20,7 +21,7 @@ struct EpisodeTable {
     EpisodeTable(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const EnvSpec& spec);
 
     const Demand& in_pool(std::int32_t demand, std::size_t pool) const {
-        return in_pool_[static_cast<std::size_t>(demand) * cluster->pools.size() + pool];
+        return in_pool_[as_index(demand) * cluster->pools.size() + pool];
     }
 
     std::shared_ptr<const ClusterSpec> cluster;

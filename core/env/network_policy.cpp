@@ -4,6 +4,7 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "base/index.hpp"
 #include "env/environment.hpp"
 #include "observation/snapshot_view.hpp"
 #include "env/rollout.hpp"
@@ -13,8 +14,6 @@ namespace gpuyard {
 namespace {
 
 constexpr std::int64_t kStepsBetweenReports = 1024;
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // A pass of decisions over a snapshot that it changes as it goes.
 class Pass {

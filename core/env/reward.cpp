@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
 
 constexpr Time kBound = 10'000'000;  // run times below 10 s count as 10 s
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // When the bounded slowdown of a waiting job begins to exceed 1.
 Time grows_from(const JobTable& jobs, JobId job) {

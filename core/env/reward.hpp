@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/index.hpp"
 #include "cluster/cluster.hpp"
 #include "observation/env_spec.hpp"
 #include "base/job.hpp"
@@ -33,7 +34,7 @@ public:
     // The weighted sum since it was last taken.
     double take();
 
-    double share(JobId job) const { return share_[static_cast<std::size_t>(job)]; }
+    double share(JobId job) const { return share_[as_index(job)]; }
     double waiting_share() const { return waiting_share_; }
     double unfinished_share() const { return unfinished_share_; }
     double own_work() const { return work_; }  // GPU-seconds, or CPU-seconds without GPU jobs

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/index.hpp"
 #include "base/rng.hpp"
 
 namespace gpuyard {
@@ -164,7 +165,7 @@ void VectorEnv::random_actions(std::span<std::int64_t> out) {
         const double u = uniform(seeds_[i], kStreamRandomAction, begun_[i], static_cast<std::uint64_t>(environments_[i]->steps()));
         auto skip = static_cast<std::int64_t>(u * static_cast<double>(legal));
         std::int64_t action = 0;
-        while (legal > 0 && (mask[static_cast<std::size_t>(action)] == 0 || skip-- > 0)) ++action;
+        while (legal > 0 && (mask[as_index(action)] == 0 || skip-- > 0)) ++action;
         out[i] = action;
     }
 }

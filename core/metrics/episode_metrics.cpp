@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/index.hpp"
 #include "observation/prospects.hpp"
 #include "env/reward.hpp"
 
@@ -15,8 +16,6 @@ namespace {
 
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 constexpr double kStarved = 86400.0;
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 double ratio(double part, double whole) { return whole > 0.0 ? part / whole : kUndefined; }
 
@@ -62,7 +61,7 @@ struct Held {
 std::size_t episode_metric_from_name(std::string_view name) {
     const auto found = std::find(kEpisodeMetrics.begin(), kEpisodeMetrics.end(), name);
     if (found == kEpisodeMetrics.end()) throw std::invalid_argument("unknown metric " + std::string(name));
-    return static_cast<std::size_t>(found - kEpisodeMetrics.begin());
+    return as_index(found - kEpisodeMetrics.begin());
 }
 
 void EpisodeMetrics::pass(const ClusterState& state, double dt) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 namespace {
 
@@ -138,7 +140,7 @@ public:
     explicit SharedGpus(std::span<const std::int32_t> node_size) : busy_us_(node_size.size(), 0.0) {
         first_.reserve(node_size.size() + 1);
         first_.push_back(0);
-        for (const std::int32_t size : node_size) first_.push_back(first_.back() + static_cast<std::size_t>(size));
+        for (const std::int32_t size : node_size) first_.push_back(first_.back() + as_index(size));
     }
 
     void join(std::size_t node, std::int32_t index, std::int64_t now) {
@@ -160,7 +162,7 @@ private:
     };
 
     Sharers& at(std::size_t node, std::int32_t index) {
-        const std::size_t place = first_[node] + static_cast<std::size_t>(index);
+        const std::size_t place = first_[node] + as_index(index);
         require(place < first_[node + 1], "a shared GPU's index is not below its node's number of GPUs");
         if (gpus_.empty()) gpus_.resize(first_.back());
         return gpus_[place];
@@ -184,7 +186,7 @@ void check(const Allocations& runs, std::size_t nodes, std::int64_t from_us, std
         require(from_us <= runs.start_us[i] && runs.end_us[i] <= to_us, "a job runs outside the given time span");
     }
     for (const std::int32_t node : runs.node) {
-        require(node >= 0 && static_cast<std::size_t>(node) < nodes, "a node id is not in the cluster");
+        require(node >= 0 && as_index(node) < nodes, "a node id is not in the cluster");
     }
 }
 
@@ -195,7 +197,7 @@ public:
 
     void start(Index job) {
         for (std::size_t k = first(job); k < first(job + 1); ++k) {
-            const auto node = static_cast<std::size_t>(runs_.node[k]);
+            const auto node = as_index(runs_.node[k]);
             loads_.change(node, milli(job, k));
             if (runs_.gpu_index[job] >= 0) shared_.join(node, runs_.gpu_index[job], runs_.start_us[job]);
         }
@@ -203,7 +205,7 @@ public:
 
     void end(Index job) {
         for (std::size_t k = first(job); k < first(job + 1); ++k) {
-            const auto node = static_cast<std::size_t>(runs_.node[k]);
+            const auto node = as_index(runs_.node[k]);
             loads_.change(node, -milli(job, k));
             if (runs_.gpu_index[job] >= 0) shared_.leave(node, runs_.gpu_index[job], runs_.end_us[job]);
         }
@@ -219,7 +221,7 @@ public:
     }
 
 private:
-    std::size_t first(std::size_t job) const { return static_cast<std::size_t>(runs_.node_offset[job]); }
+    std::size_t first(std::size_t job) const { return as_index(runs_.node_offset[job]); }
 
     std::int64_t milli(Index job, std::size_t k) const {
         return runs_.gpu_index[job] >= 0 ? runs_.gpu_milli[job] : kMilli * runs_.node_gpus[k];
@@ -253,9 +255,9 @@ struct BusyIntervals {
 
 BusyIntervals busy_intervals(std::span<const std::int32_t> user, const Stays& stays) {
     BusyIntervals busy;
-    std::vector<Index> latest(static_cast<std::size_t>(*std::max_element(user.begin(), user.end())) + 1, kNone);
+    std::vector<Index> latest(as_index(*std::max_element(user.begin(), user.end())) + 1, kNone);
     for (const Index job : stays.by_begin) {
-        Index& interval = latest[static_cast<std::size_t>(user[job])];
+        Index& interval = latest[as_index(user[job])];
         if (interval != kNone && stays.begin[job] <= stays.end[busy.last_job[interval]]) {
             Index& last = busy.last_job[interval];
             if (stays.end[job] > stays.end[last]) last = job;

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 const Kernels& kernels_named(const std::string& name) {
     for (const Kernels* kernels : available_kernels())

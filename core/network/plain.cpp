@@ -2,13 +2,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/index.hpp"
 #include "network/network.hpp"
 
 namespace gpuyard {
 
 namespace {
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 class Mlp final : public Network {
 public:

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
@@ -16,8 +18,6 @@ constexpr std::size_t kRelease = 9, kNodeBaseChoice = 10;
 constexpr double kTwoPi = 6.283185307179586;
 constexpr Time kDay = 86'400'000'000;
 constexpr double kMonth = 2592000.0, kTenHours = 36000.0;  // seconds
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 float flag(bool value) { return value ? 1.0F : 0.0F; }
 
@@ -81,7 +81,7 @@ Observer::Observer(const EnvSpec& spec)
     const auto place_of = [&](std::size_t column) {
         if (!spec.node_columns) return column;
         const auto found = std::find(spec.node_columns->begin(), spec.node_columns->end(), column);
-        return found == spec.node_columns->end() ? kLeftOut : static_cast<std::size_t>(found - spec.node_columns->begin());
+        return found == spec.node_columns->end() ? kLeftOut : as_index(found - spec.node_columns->begin());
     };
     release_at_ = place_of(kRelease);
     base_choice_at_ = place_of(kNodeBaseChoice);

@@ -4,13 +4,13 @@
 #include <array>
 #include <bit>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
 
 constexpr std::int64_t kCpuClasses = 8;  // of free CPUs, and one more for a node that is all free
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 double left_share(Time end_us, Time now_us, double horizon_s) {
     return std::min(std::max(seconds(end_us - now_us) / horizon_s, 0.0), 1.0);
@@ -245,7 +245,7 @@ void Occupancy::finished(JobId job, const Demand& demand, std::span<const Part> 
 void Occupancy::update_gpus(std::int32_t node, std::uint64_t gpu_mask) {
     Time* ends = gpu_end_.data() + state_->spec().first_gpu[as_index(node)];
     for (std::uint64_t rest = gpu_mask; rest != 0; rest &= rest - 1) {
-        const auto gpu = static_cast<std::size_t>(std::countr_zero(rest));
+        const auto gpu = as_index(std::countr_zero(rest));
         Time latest = kNoJob;
         for (std::int32_t seat = first_seat_[as_index(node)]; seat != kNone; seat = seats_[as_index(seat)].next) {
             if ((seats_[as_index(seat)].gpu_mask >> gpu & 1) == 0) continue;
@@ -306,18 +306,18 @@ void Occupancy::write_sorted(Time now_us, double horizon_s, float* out, std::siz
     // The entry that holds sample j, for the first j of every entry that holds any. Without branches that depend on the jobs: the
     // processor could not foresee them. Of entries that begin before the same sample the last one holds it.
     std::array<const Release*, kMostSamples + 1> holder{};
-    auto passed = static_cast<std::size_t>(static_cast<std::int64_t>(samples_before_.size()) - 1 - held_gpus_);  // the idle GPUs
+    auto passed = as_index(static_cast<std::int64_t>(samples_before_.size()) - 1 - held_gpus_);  // the idle GPUs
     const std::size_t first = samples_before_[passed];
     for (std::size_t block = 0; block < releases_.block_count(); ++block) {
         const auto& entries = releases_.block(block);
-        const std::size_t after = passed + static_cast<std::size_t>(entries.weight);
+        const std::size_t after = passed + as_index(entries.weight);
         if (samples_before_[after] == samples_before_[passed]) {
             passed = after;
             continue;
         }
         for (const Release& entry : entries) {
             holder[samples_before_[passed]] = &entry;
-            passed += static_cast<std::size_t>(entry.gpus);
+            passed += as_index(entry.gpus);
         }
     }
     const Release* current = nullptr;

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/index.hpp"
 #include "cluster/cluster.hpp"
 #include "observation/env_spec.hpp"
 #include "base/sorted_blocks.hpp"
@@ -26,7 +27,7 @@ public:
     // Rows of the token table, kNodeColumnCount wide; `release` and `base_choice` are left 0.
     std::span<const float> rows() const { return table_; }
     std::size_t row_count() const { return row_count_; }
-    std::size_t row_of(std::int32_t node) const { return row_of_[static_cast<std::size_t>(node)]; }
+    std::size_t row_of(std::int32_t node) const { return row_of_[as_index(node)]; }
     // Writes the column `release` at every `stride`-th float.
     void write_release(Time now_us, double horizon_s, float* out, std::size_t stride) const;
     // Free CPUs over CPUs of a pool without GPUs.

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 std::int32_t fragment(std::int32_t empty, std::int32_t size) { return empty < size ? empty : 0; }
 

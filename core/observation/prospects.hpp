@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/index.hpp"
 #include "policy/backfill.hpp"
 #include "policy/placement.hpp"
 #include "policy/policy.hpp"
@@ -85,7 +86,7 @@ private:
     void sweep(Time now_us, const ClusterState& state, const Running& running, std::vector<std::int32_t>& wanted);
     bool may_start(std::size_t row, const WindowJob& job, Time now_us, const ClusterState& state, bool behind_head);
     const PoolOption& first_pool(const Demand& demand) const { return pools_of(demand, base_.placement).front(); }
-    QueueShadow& shadow_of(const Demand& demand) { return shadows_[static_cast<std::size_t>(demand.queue)]; }
+    QueueShadow& shadow_of(const Demand& demand) { return shadows_[as_index(demand.queue)]; }
 
     const Policy& base_;
     const Settings& settings_;

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
 #include "simulator/native_policy.hpp"
 
 namespace gpuyard {
 
 namespace {
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 std::vector<WindowJob> first_in_order(const Snapshot& snapshot, const EnvSpec& spec, const ClusterScale& scale) {
     Decider decider(spec.base, snapshot);

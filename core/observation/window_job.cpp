@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
@@ -54,7 +56,7 @@ WindowJob make_window_job(const QueuedJob& job, const Demand& demand, Placement 
     put(0.0);  // fits
     put(0.0);  // free_after
     const PoolOption& first = pools_of(demand, rule).front();
-    const auto members = static_cast<double>(spec.pools[static_cast<std::size_t>(first.pool)].nodes.size());
+    const auto members = static_cast<double>(spec.pools[as_index(first.pool)].nodes.size());
     put(std::min(static_cast<double>(first.fewest_nodes) / members, 1.0));
     return out;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 Gate::Gate(const Express& express, const ClusterState& state, const Demand& demand, const Allocation& allocation)
@@ -12,7 +14,7 @@ Gate::Gate(const Express& express, const ClusterState& state, const Demand& dema
     std::int64_t running = 0;
     std::int64_t gpus = demand.allowed_gpus;
     if (allocation.pool >= 0) {
-        const Pool& pool = state.spec().pools[static_cast<std::size_t>(allocation.pool)];
+        const Pool& pool = state.spec().pools[as_index(allocation.pool)];
         free_milli = state.pool_free_milli(allocation.pool);
         running = state.pool_running(allocation.pool);
         gpus = static_cast<std::int64_t>(pool.nodes.size()) * pool.size;
@@ -48,7 +50,7 @@ void Shadow::compute(Time now_us, const Demand& head, Placer& placer, const Clus
         const Time end = std::max(job.expected_end_us, now_us);
         settled = end != released_us && settle();
         if (settled || end == kEndless) return false;
-        state_.release(running.demands[static_cast<std::size_t>(job.demand)], running.parts_of(job));
+        state_.release(running.demands[as_index(job.demand)], running.parts_of(job));
         released_us = end;
         return true;
     });
@@ -56,8 +58,8 @@ void Shadow::compute(Time now_us, const Demand& head, Placer& placer, const Clus
 }
 
 bool Shadow::leaves_room(const Demand& head, Placer& placer, const Demand& demand, std::span<const Part> parts) {
-    const std::int32_t pool = state_.spec().pool[static_cast<std::size_t>(parts.front().node)];
-    if (parts.size() == 1 && !head.allows[static_cast<std::size_t>(pool)]) return true;
+    const std::int32_t pool = state_.spec().pool[as_index(parts.front().node)];
+    if (parts.size() == 1 && !head.allows[as_index(pool)]) return true;
     state_.hold(demand, parts);
     const bool placeable = placer.placeable(state_, head);
     state_.release(demand, parts);

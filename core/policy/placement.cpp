@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/index.hpp"
 #include "cluster/node_fit.hpp"
 #include "cluster/node_score.hpp"
 #include "base/rng.hpp"
@@ -15,8 +16,6 @@ namespace gpuyard {
 namespace {
 
 constexpr std::int32_t kNone = -1;
-
-std::size_t as_index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 // Whether a node can hold a job that sits on one node only.
 bool holds_single(const ClusterState& state, const Demand& demand, std::int32_t node) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/index.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/job_mix.hpp"
 #include "policy/tier.hpp"
@@ -75,7 +76,7 @@ private:
     bool within_cap(const ClusterState& state, const Demand& demand, const Allocation& allocation) const {
         return cap_mw_ == kNoCap || state.spec().idle_mw + state.busy_mw() + state.extra_mw(demand, allocation.parts) <= cap_mw_;
     }
-    bool sleeps(std::int32_t node) const { return asleep_ != nullptr && (*asleep_)[static_cast<std::size_t>(node)] != 0; }
+    bool sleeps(std::int32_t node) const { return asleep_ != nullptr && (*asleep_)[as_index(node)] != 0; }
     const std::vector<PoolOption>& pools_of(const Demand& demand) const { return gpuyard::pools_of(demand, rule_); }
     void take_full_nodes(const ClusterState& state, const Demand& demand, const PoolOption& option, bool sleeping, Allocation& out);
     bool place_in_pools(const ClusterState& state, const Demand& demand, Allocation& out);

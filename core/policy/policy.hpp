@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/index.hpp"
 #include "base/job.hpp"
 #include "policy/placement.hpp"
 
@@ -114,9 +115,9 @@ struct Settings {
     Time wake_us = 0;
     std::int64_t power_cap_mw = INT64_MAX;
 
-    double weight_of_user(std::int32_t user) const { return user_weight.empty() ? 1.0 : user_weight[static_cast<std::size_t>(user)]; }
+    double weight_of_user(std::int32_t user) const { return user_weight.empty() ? 1.0 : user_weight[as_index(user)]; }
     double weight_of_group(std::int32_t group) const {
-        return group_weight.empty() ? 1.0 : group_weight[static_cast<std::size_t>(group)];
+        return group_weight.empty() ? 1.0 : group_weight[as_index(group)];
     }
     // How long a job's GPUs are kept when it is stopped, and how long it takes before it makes progress again.
     Time checkpoint_of(const Demand& demand) const { return std::max(Time{1}, checkpoint_us >= 0 ? checkpoint_us : by_gang_size(demand)); }

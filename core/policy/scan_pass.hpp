@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/index.hpp"
 #include "policy/backfill.hpp"
 
 namespace gpuyard {
@@ -49,14 +50,14 @@ public:
                 break;
             }
         }
-        for (const std::int32_t demand : marked) misfits[static_cast<std::size_t>(demand)] = 0;
+        for (const std::int32_t demand : marked) misfits[as_index(demand)] = 0;
         marked.clear();
     }
 
 private:
     bool fits(const Candidate& candidate, std::vector<std::uint8_t>& misfits, std::vector<std::int32_t>& marked,
               Allocation& allocation) {
-        std::uint8_t& misfit = misfits[static_cast<std::size_t>(candidate.demand)];
+        std::uint8_t& misfit = misfits[as_index(candidate.demand)];
         if (misfit) return false;
         if (placer_.place(state_, host_.demand_of(candidate), candidate.row, allocation)) return true;
         if (!placer_.needs_only_room()) return false;

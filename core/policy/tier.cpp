@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/index.hpp"
 #include "cluster/node_fit.hpp"
 
 namespace gpuyard {
@@ -18,8 +19,6 @@ constexpr std::int32_t kWholes = 1 << 6;         // `tier-balance`: a fragmented
 constexpr std::int32_t kSquare = 1 << 12;        // and a square both
 constexpr std::int32_t kNever = 1 << 29;         // there is no way
 constexpr std::int32_t kAnything = kNever / 2;   // more than any way weighs; less than kNever and whatever is added to it
-
-std::size_t as_index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 // Ids, then GPUs, of which more on an earlier node come first.
 bool before(const std::vector<Part>& a, const std::vector<Part>& b) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/index.hpp"
 #include "cluster/cluster.hpp"
 
 namespace gpuyard {
@@ -60,7 +61,7 @@ private:
 
     // Weights of the ways to complete a choice: slots from `i` on, of which `picks` are used.
     std::int32_t* row(std::size_t i, std::size_t picks) { return table_.data() + (i * (picks_ + 1) + picks) * row_size_; }
-    std::size_t width() const { return static_cast<std::size_t>(short_) + 1; }
+    std::size_t width() const { return as_index(short_) + 1; }
 
     std::int32_t size_ = 0;             // of a node
     std::int32_t short_ = 0;            // by which all nodes together fall short

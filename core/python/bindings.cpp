@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/index.hpp"
 #include "python/bindings_formulas.hpp"
 #include "python/bindings_shared.hpp"
 #include "cluster/job_table.hpp"
@@ -150,14 +151,14 @@ Out<std::int64_t> never_placeable(std::shared_ptr<const ClusterSpec> cluster, co
     for (const Demand& demand : jobs.demands) impossible.push_back(placer.placeable(empty, demand) ? 0 : 1);
     std::vector<std::int64_t> ids;
     for (std::size_t i = 0; i < jobs.demand.size(); ++i)
-        if (impossible[static_cast<std::size_t>(jobs.demand[i])]) ids.push_back(static_cast<std::int64_t>(i));
+        if (impossible[as_index(jobs.demand[i])]) ids.push_back(static_cast<std::int64_t>(i));
     return to_numpy(std::move(ids));
 }
 
 template <class Draw>
 Out<double> draws(std::int64_t count, Draw draw_one) {
     if (count < 0) throw std::invalid_argument("count is negative");
-    std::vector<double> values(static_cast<std::size_t>(count));
+    std::vector<double> values(as_index(count));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = draw_one(static_cast<std::uint64_t>(i));
     return to_numpy(std::move(values));
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/index.hpp"
 #include "policy/order.hpp"
 #include "policy/placement.hpp"
 #include "policy/policy.hpp"
@@ -27,12 +28,12 @@ using Mix = std::vector<std::tuple<std::int32_t, std::int32_t, std::int64_t>>;
 
 const Demand& demand_of(const JobTable& jobs, JobId job) {
     if (job < 0 || job >= jobs.size()) throw std::invalid_argument("there is no job " + std::to_string(job));
-    return jobs.demand_of(static_cast<std::size_t>(job));
+    return jobs.demand_of(as_index(job));
 }
 
 void hold(ClusterState& state, const Demand& demand, const Parts& parts) {
     for (const auto& [node, gpus] : parts) {
-        if (node < 0 || static_cast<std::size_t>(node) >= state.spec().node_count()) throw std::invalid_argument("there is no such node");
+        if (node < 0 || as_index(node) >= state.spec().node_count()) throw std::invalid_argument("there is no such node");
         Part part{node, gpus, 0};
         if (demand.kind == DemandKind::shared) {
             const std::int32_t gpu = state.fullest_gpu(node, demand.gpu_milli);
@@ -59,7 +60,7 @@ struct Scene {
         : state(std::move(cluster)),
           placer(placement_from_name(placement), seed),
           demand(demand_of(jobs, job)),
-          row(jobs.row_of(static_cast<std::size_t>(job))) {
+          row(jobs.row_of(as_index(job))) {
         for (const auto& [other, parts] : held) hold(state, demand_of(jobs, other), parts);
         for (const auto& [gpus, gpu_milli, count] : arrived) mix.add(gpus, gpu_milli, count);
         placer.set_mix(&mix);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/index.hpp"
 #include "python/bindings_shared.hpp"
 #include "env/network_policy.hpp"
 #include "network/network.hpp"
@@ -217,7 +218,7 @@ void bind_policies(nb::module_& m) {
     m.def("observed_sizes", [](const Snapshot& snapshot, const std::string& tokens) {
         const ClusterSpec& cluster = snapshot.state.spec();
         return std::tuple(Occupancy::rows_for(cluster, from_name(kTokens, tokens)), cluster.pools.size(),
-                          static_cast<std::size_t>(cluster.total_gpus), cluster.node_count());
+                          as_index(cluster.total_gpus), cluster.node_count());
     }, "snapshot"_a, "tokens"_a);
 }
 

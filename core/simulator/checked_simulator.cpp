@@ -4,11 +4,11 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 [[noreturn]] void fail(const Start& start, const std::string& why) {
     throw std::invalid_argument("cannot start job " + std::to_string(start.job) + ": " + why);

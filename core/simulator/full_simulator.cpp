@@ -4,15 +4,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/index.hpp"
 #include "base/rng.hpp"
 
 namespace gpuyard {
-
-namespace {
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
                              std::shared_ptr<const Settings> settings, Needs needs, std::span<const PastJob> past)

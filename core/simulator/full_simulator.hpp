@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/index.hpp"
 #include "simulator/history.hpp"
 #include "base/job.hpp"
 #include "simulator/snapshot.hpp"
@@ -74,7 +75,7 @@ public:
     const JobTable& jobs() const { return *jobs_; }
     const Settings& settings() const { return *settings_; }
     std::int64_t finished() const { return finished_; }
-    bool has_finished(JobId job) const { return state_[static_cast<std::size_t>(job)] == JobState::finished; }
+    bool has_finished(JobId job) const { return state_[as_index(job)] == JobState::finished; }
     const std::vector<JobId>& waiting() const { return waiting_; }  // by id
     QueuedJob queued(JobId job) const;
 
@@ -129,8 +130,8 @@ private:
     void fail_run(JobId job);
     void repair_node(std::int32_t node);
     void use_node(std::int32_t node, std::int32_t change);
-    ActiveJob& active_of(JobId job) { return view_.active[static_cast<std::size_t>(active_at_[static_cast<std::size_t>(job)])]; }
-    Run& run_of(JobId job) { return runs_[static_cast<std::size_t>(run_at_[static_cast<std::size_t>(job)])]; }
+    ActiveJob& active_of(JobId job) { return view_.active[as_index(active_at_[as_index(job)])]; }
+    Run& run_of(JobId job) { return runs_[as_index(run_at_[as_index(job)])]; }
     Time draw_time(std::uint64_t stream, std::int32_t node, Time mean_us) const;
     Time estimate_of(std::size_t i) const { return settings_->predict ? prediction_us_[i] : jobs_->estimate_us[i]; }
 

@@ -2,6 +2,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/index.hpp"
 #include "simulator/full_simulator.hpp"
 #include "base/rng.hpp"
 
@@ -11,8 +12,6 @@ namespace {
 
 constexpr std::int32_t kMostFailures = 100'000;
 constexpr std::int64_t kMostIdleFailures = 1'000'000;
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/index.hpp"
 #include "base/rng.hpp"
 
 namespace gpuyard {
@@ -60,15 +61,15 @@ GittinsHistory::Wide GittinsHistory::lower_edge(std::int32_t bucket) {
 
 void GittinsHistory::add(std::int64_t gpu_s) {
     const std::int32_t at = bucket(gpu_s);
-    ++count_[static_cast<std::size_t>(at)];
-    sum_[static_cast<std::size_t>(at)] += gpu_s;
+    ++count_[as_index(at)];
+    sum_[as_index(at)] += gpu_s;
     last_ = std::max(last_, at);
     ++version_;
 }
 
 double GittinsHistory::index(std::int64_t gpu_s) const {
     const std::int32_t at = bucket(gpu_s);
-    const auto i = static_cast<std::size_t>(at);
+    const auto i = as_index(at);
     if (computed_[i] != version_) {
         index_[i] = compute(at);
         computed_[i] = version_;
@@ -79,16 +80,16 @@ double GittinsHistory::index(std::int64_t gpu_s) const {
 // The best ratio of finishing to cost over all amounts of further service that end with a bucket.
 double GittinsHistory::compute(std::int32_t bucket) const {
     std::int64_t all = 0;
-    for (std::int32_t i = bucket; i <= last_; ++i) all += count_[static_cast<std::size_t>(i)];
+    for (std::int32_t i = bucket; i <= last_; ++i) all += count_[as_index(i)];
     const Wide from = lower_edge(bucket);
     std::int64_t finishing = 0;
     Wide served = 0;
     double best = 0.0;
     for (std::int32_t j = bucket; j <= last_; ++j) {
-        const std::int64_t here = count_[static_cast<std::size_t>(j)];
+        const std::int64_t here = count_[as_index(j)];
         if (here == 0) continue;
         finishing += here;
-        served += sum_[static_cast<std::size_t>(j)] - here * from;
+        served += sum_[as_index(j)] - here * from;
         const Wide cost = served + (all - finishing) * (lower_edge(j + 1) - from);
         best = std::max(best, static_cast<double>(finishing) / static_cast<double>(std::max<Wide>(cost, 1)));
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
@@ -15,7 +17,7 @@ std::vector<std::int32_t> sorted_by(const std::vector<Key>& key, std::vector<std
         std::int32_t job;
     };
     std::vector<Entry> entries(jobs.size());
-    std::transform(jobs.begin(), jobs.end(), entries.begin(), [&](std::int32_t job) { return Entry{key[static_cast<std::size_t>(job)], job}; });
+    std::transform(jobs.begin(), jobs.end(), entries.begin(), [&](std::int32_t job) { return Entry{key[as_index(job)], job}; });
     std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.key < b.key; });
     std::transform(entries.begin(), entries.end(), jobs.begin(), [](const Entry& e) { return e.job; });
     return jobs;

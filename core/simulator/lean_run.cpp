@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/index.hpp"
 #include "simulator/job_order.hpp"
 #include "simulator/pending_queue.hpp"
 #include "policy/scan_pass.hpp"
@@ -17,8 +18,6 @@ namespace {
 constexpr std::size_t kMostClasses = 1024;  // of a queue, to be searched class by class
 constexpr std::int64_t kClockEvery = 64;    // instants between looks at the clock
 constexpr std::chrono::milliseconds kProgressEvery{50};
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 bool is_easy(const Policy& policy) { return policy.backfill == Backfill::easy || policy.backfill == Backfill::easy_sjf; }
 

@@ -4,13 +4,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
-
-namespace {
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 Simulator::Simulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Settings& settings,
                      Tracking tracking)

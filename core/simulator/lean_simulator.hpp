@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/index.hpp"
 #include "policy/backfill.hpp"
 #include "cluster/cluster.hpp"
 #include "simulator/event_queue.hpp"
@@ -42,10 +43,10 @@ public:
     const ClusterState& state() const { return state_; }
     Moment moment() const { return {now_us_, instant_, settings_.seed, jobs_->origin_s}; }
     Running running(std::int32_t queue) const {
-        return {running_[static_cast<std::size_t>(queue)], parts_, jobs_->demands};
+        return {running_[as_index(queue)], parts_, jobs_->demands};
     }
     double usage_of(std::int32_t user) const {
-        return usage_.empty() ? 0.0 : usage_[static_cast<std::size_t>(user)].at(now_us_, settings_.usage_half_life_s);
+        return usage_.empty() ? 0.0 : usage_[as_index(user)].at(now_us_, settings_.usage_half_life_s);
     }
     // A job as an order sees it, given its user's usage now.
     Scored scored(JobId job, double user_usage) const;
@@ -79,8 +80,8 @@ public:
     // Starts a queued job now. The allocation must be free.
     void start(JobId job, const Allocation& allocation, bool backfilled);
 
-    bool has_started(JobId job) const { return record_.start_us[static_cast<std::size_t>(job)] >= 0; }
-    Time expected_end_of(JobId job) const { return expected_end_us_[static_cast<std::size_t>(job)]; }
+    bool has_started(JobId job) const { return record_.start_us[as_index(job)] >= 0; }
+    Time expected_end_of(JobId job) const { return expected_end_us_[as_index(job)]; }
     std::span<const Part> parts() const { return parts_; }
 
     // The schedule, by job id. Jobs that did not start have start -1.
@@ -93,7 +94,7 @@ public:
     const Record& record() const { return record_; }
     Record take_record() { return std::move(record_); }
     std::span<const Part> parts_of(JobId job) const {
-        const auto i = static_cast<std::size_t>(job);
+        const auto i = as_index(job);
         return std::span(parts_).subspan(record_.first_part[i], record_.part_count[i]);
     }
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
 
 constexpr std::size_t kMostDemandsToTry = 256;
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 

@@ -2,15 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/index.hpp"
 #include "simulator/native_policy.hpp"
 
 namespace gpuyard {
-
-namespace {
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 Moment Decider::moment() const {
     return {snapshot_.now_us,   snapshot_.instant, settings_.seed,     snapshot_.origin_s, static_cast<double>(snapshot_.state.spec().total_gpus),

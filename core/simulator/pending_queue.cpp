@@ -1,12 +1,14 @@
 #include "simulator/pending_queue.hpp"
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 PendingQueue::PendingQueue(std::span<const std::int32_t> group_of, std::size_t groups, const std::vector<std::int32_t>& order,
                            std::span<const Time> estimates)
     : group_of_(group_of), estimates_(estimates), groups_(groups) {
     const std::size_t jobs = group_of.size();
-    for (const std::int32_t group : group_of) ++groups_[static_cast<std::size_t>(group)].count;
+    for (const std::int32_t group : group_of) ++groups_[as_index(group)].count;
     std::size_t words = 0, members = 0, leaves = 0;
     for (Group& g : groups_) {
         g.shape = BitTreeShape(g.count);
@@ -25,8 +27,8 @@ PendingQueue::PendingQueue(std::span<const std::int32_t> group_of, std::size_t g
     place_of_.resize(jobs);
     std::vector<std::size_t> filled(groups, 0);
     for (std::size_t rank = 0; rank < jobs; ++rank) {
-        const std::size_t job = order.empty() ? rank : static_cast<std::size_t>(order[rank]);
-        const auto group = static_cast<std::size_t>(group_of[job]);
+        const std::size_t job = order.empty() ? rank : as_index(order[rank]);
+        const auto group = as_index(group_of[job]);
         const std::size_t position = filled[group]++;
         members_[groups_[group].first_member + position] = {static_cast<Rank>(rank), static_cast<std::int32_t>(job)};
         place_of_[job] = {static_cast<std::int32_t>(position), static_cast<Rank>(rank)};
@@ -34,10 +36,10 @@ PendingQueue::PendingQueue(std::span<const std::int32_t> group_of, std::size_t g
 }
 
 void PendingQueue::set(JobId job, bool waits) {
-    const auto index = static_cast<std::size_t>(job);
-    Group& g = groups_[static_cast<std::size_t>(group_of_[index])];
+    const auto index = as_index(job);
+    Group& g = groups_[as_index(group_of_[index])];
     const Place place = place_of_[index];
-    const auto position = static_cast<std::size_t>(place.position);
+    const auto position = as_index(place.position);
     std::uint64_t* words = words_.data() + g.first_word;
     if (waits) {
         g.shape.insert(words, position);

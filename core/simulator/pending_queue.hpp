@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/index.hpp"
 #include "base/bit_tree.hpp"
 #include "base/job.hpp"
 
@@ -33,13 +34,13 @@ public:
     void insert(JobId job) { set(job, true); }
     void erase(JobId job) { set(job, false); }
 
-    Rank rank_of(JobId job) const { return place_of_[static_cast<std::size_t>(job)].rank; }
+    Rank rank_of(JobId job) const { return place_of_[as_index(job)].rank; }
 
     Ranked first(std::size_t group) const { return groups_[group].first; }
     // The first that ranks behind a job of the group, which need not wait itself.
     Ranked behind(std::size_t group, JobId job) const {
         const Group& g = groups_[group];
-        const auto position = static_cast<std::size_t>(place_of_[static_cast<std::size_t>(job)].position);
+        const auto position = as_index(place_of_[as_index(job)].position);
         return ranked_at(g, g.shape.next(words_.data() + g.first_word, position + 1));
     }
     // The first that ranks behind `above`.
@@ -90,7 +91,7 @@ private:
         const auto begin = members_.begin() + static_cast<std::ptrdiff_t>(g.first_member);
         const auto end = begin + static_cast<std::ptrdiff_t>(g.count);
         const auto found = std::upper_bound(begin, end, above, [](Rank rank, const Ranked& member) { return rank < member.rank; });
-        return static_cast<std::size_t>(found - begin);
+        return as_index(found - begin);
     }
     void set(JobId job, bool waits);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 void RoomMaker::begin(std::int32_t queue, bool may_preempt, std::function<double(const ActiveJob&)> score) {
@@ -92,7 +94,7 @@ bool RoomMaker::move_one(const ClusterState& state, const Demand& demand, std::i
     }
     const auto wakes = [&](const Allocation& allocation) {
         return !asleep.empty() && std::any_of(allocation.parts.begin(), allocation.parts.end(),
-                                              [&](const Part& part) { return asleep[static_cast<std::size_t>(part.node)] != 0; });
+                                              [&](const Part& part) { return asleep[as_index(part.node)] != 0; });
     };
     room_ = state;
     for (const std::size_t i : movable_) {

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
-
-namespace {
-
-std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 Profile::Profile(std::shared_ptr<const ClusterSpec> spec, bool limited) : spec_(spec), limited_(limited), window_(spec) {}
 
@@ -52,7 +48,7 @@ void Profile::advance(Time now_us) {
 // The row that begins at this time, made if there is none.
 std::size_t Profile::row_at(Time time_us) {
     const auto found = std::lower_bound(rows_.begin(), rows_.end(), time_us, [](const Row& row, Time time) { return row.time_us < time; });
-    const auto at = static_cast<std::size_t>(found - rows_.begin());
+    const auto at = as_index(found - rows_.begin());
     if (found != rows_.end() && found->time_us == time_us) return at;
     Row fresh;
     if (!spare_.empty()) {

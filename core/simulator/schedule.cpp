@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 namespace {
@@ -46,7 +48,7 @@ ScheduleArrays schedule_of(const FullSimulator& simulator) {
     out.backfilled = simulator.backfilled();
     for (const Run& run : simulator.runs()) {
         if (run.begin_us < 0) continue;
-        const auto i = static_cast<std::size_t>(run.job);
+        const auto i = as_index(run.job);
         if (last[i] == nullptr) out.start_us[i] = run.begin_us;
         last[i] = &run;
     }
@@ -92,7 +94,7 @@ std::optional<RunArrays> runs_of(const FullSimulator& simulator) {
         for (const Part& part : simulator.parts_of(*run)) {
             out.node.push_back(part.node);
             out.node_gpus.push_back(part.gpus);
-            if (simulator.jobs().demand_of(static_cast<std::size_t>(run->job)).kind == DemandKind::shared)
+            if (simulator.jobs().demand_of(as_index(run->job)).kind == DemandKind::shared)
                 gpu = std::countr_zero(part.gpu_mask);
         }
         out.gpu_index.push_back(gpu);

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/index.hpp"
 #include "base/bit_tree.hpp"
 #include "base/job.hpp"
 
@@ -22,10 +23,10 @@ public:
         std::iota(job_at_.begin(), job_at_.end(), 0);
         if (!scores.empty())
             std::sort(job_at_.begin(), job_at_.end(), [&](std::int32_t a, std::int32_t b) {
-                const double x = scores[static_cast<std::size_t>(a)], y = scores[static_cast<std::size_t>(b)];
+                const double x = scores[as_index(a)], y = scores[as_index(b)];
                 return x != y ? x < y : a < b;
             });
-        for (std::size_t rank = 0; rank < jobs; ++rank) rank_of_[static_cast<std::size_t>(job_at_[rank])] = static_cast<std::int32_t>(rank);
+        for (std::size_t rank = 0; rank < jobs; ++rank) rank_of_[as_index(job_at_[rank])] = static_cast<std::int32_t>(rank);
         shape_ = BitTreeShape(jobs);
         words_.assign(shape_.words(), 0);
         count_ = 0;
@@ -47,7 +48,7 @@ public:
         for (std::size_t at = shape_.first(words_.data()); at != BitTreeShape::npos; at = shape_.next(words_.data(), (at | 63) + 1)) {
             const std::size_t base = at & ~std::size_t{63};
             for (std::uint64_t rest = words_[at >> 6]; rest != 0; rest &= rest - 1)
-                if (!visit(static_cast<JobId>(job_at_[base + static_cast<std::size_t>(std::countr_zero(rest))]))) return;
+                if (!visit(static_cast<JobId>(job_at_[base + as_index(std::countr_zero(rest))]))) return;
         }
     }
 
@@ -58,7 +59,7 @@ public:
     }
 
 private:
-    std::size_t place(JobId job) const { return static_cast<std::size_t>(rank_of_[static_cast<std::size_t>(job)]); }
+    std::size_t place(JobId job) const { return as_index(rank_of_[as_index(job)]); }
 
     std::vector<std::int32_t> job_at_, rank_of_;
     BitTreeShape shape_;
