@@ -97,7 +97,7 @@ Time Environment::counted_run(std::size_t job) const {
 void Environment::find_predictions() {
     if (keeps_history()) return;
     RunTimeHistory history = earlier_history();
-    const Simulator::Record& record = simulator_.record();
+    const LeanSimulator::Record& record = simulator_.record();
     std::vector<std::pair<Time, JobId>> finished;
     for (std::size_t i = 0; i < jobs_->submit_us.size(); ++i)
         if (record.start_us[i] >= 0 && record.end_us[i] <= simulator_.now()) finished.emplace_back(record.end_us[i], static_cast<JobId>(i));

@@ -51,7 +51,7 @@ public:
     Snapshot snapshot(std::span<const JobId> jobs) const;
     Snapshot snapshot() const;
 
-    const Simulator& simulator() const { return simulator_; }
+    const LeanSimulator& simulator() const { return simulator_; }
     Time clock() const { return simulator_.now() - begin_us_; }  // since the episode began
     std::int64_t own_from() const { return warmup_; }
     std::int64_t steps() const { return steps_; }
@@ -62,7 +62,7 @@ public:
     void write_metrics(double* out) { metrics_.compute(simulator_, warmup_, begin_us_, out); }
     std::vector<JobId> window() const;
 
-    // Handler of Simulator::next_instant.
+    // Handler of LeanSimulator::next_instant.
     void finished(JobId job, Time expected_end_us);
     void arrived(JobId job);
 
@@ -126,7 +126,7 @@ private:
     std::shared_ptr<const EpisodeTable> table_;
     std::shared_ptr<JobTable> jobs_;  // of the episode
     std::int64_t first_row_ = 0;      // of the episode in its table
-    Simulator simulator_;
+    LeanSimulator simulator_;
     WaitingJobs waiting_;
     Prospects prospects_;
     Occupancy occupancy_;

@@ -36,7 +36,7 @@ StepResult Environment::step(std::int64_t action) {
 // The share of the episode's work that waits or is left of what runs.
 double Environment::backlog() const {
     double sum = rewards_.waiting_share();
-    const Simulator::Record& record = simulator_.record();
+    const LeanSimulator::Record& record = simulator_.record();
     const Time now = simulator_.now();
     for (std::size_t i = 0; i < jobs_->submit_us.size(); ++i) {
         if (record.start_us[i] < 0 || record.end_us[i] <= now) continue;
@@ -74,7 +74,7 @@ double Environment::baseline_value() const {
     EpisodeMetrics metrics;
     metrics.compute(simulator_, warmup_, begin_us_, values.data());
     const double own = values[spec_->baseline_metric];
-    Simulator base(table_->cluster, jobs_, *spec_->settings, tracking_for(*spec_->baseline));
+    LeanSimulator base(table_->cluster, jobs_, *spec_->settings, tracking_for(*spec_->baseline));
     run_policy(base, *spec_->baseline, {});
     metrics.compute(base, 0, 0, values.data());
     const double theirs = values[spec_->baseline_metric];

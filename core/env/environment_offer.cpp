@@ -45,9 +45,9 @@ void Environment::take_out_of_window(JobId job) {
 void Environment::gather_dynamic(std::size_t count) {
     if (waiting_.count() == 0) return;
     const Snapshot now = snapshot();
-    Decider decider(spec_->base, now);
-    for (const QueuedJob& job : now.queue) decider.entered(job);
-    ranked_ = decider.scored_jobs();
+    NativePolicy native(spec_->base, now);
+    for (const QueuedJob& job : now.queue) native.entered(job);
+    ranked_ = native.scored_jobs();
     const auto last = ranked_.begin() + static_cast<std::ptrdiff_t>(std::min(count, ranked_.size()));
     std::partial_sort(ranked_.begin(), last, ranked_.end());
     for (auto it = ranked_.begin(); it != last; ++it) rows_.push_back(&window_jobs_[as_index(it->second)]);
@@ -287,9 +287,9 @@ std::int64_t Environment::expert_action(const Policy& policy) {
     if (!by_pool) acting.placement = spec_->base.placement;
     const Snapshot now = snapshot(window());
     if (spec_->step_mode == StepMode::blocking) {
-        Decider decider(acting, now);
-        for (const QueuedJob& job : now.queue) decider.entered(job);
-        const auto scores = decider.scored_jobs();
+        NativePolicy native(acting, now);
+        for (const QueuedJob& job : now.queue) native.entered(job);
+        const auto scores = native.scored_jobs();
         if (scores.empty()) return legal_instead(noop());
         const std::int64_t row = row_of(std::min_element(scores.begin(), scores.end())->second);
         if (!by_pool) return legal_instead(row);

@@ -85,10 +85,10 @@ void EpisodeMetrics::put_statistics(double*& out, std::vector<double>& values) c
     *out++ = values.back();
 }
 
-void EpisodeMetrics::compute(const Simulator& simulator, std::int64_t first, Time begin_us, double* out) {
+void EpisodeMetrics::compute(const LeanSimulator& simulator, std::int64_t first, Time begin_us, double* out) {
     const JobTable& jobs = simulator.jobs();
     const ClusterSpec& spec = simulator.state().spec();
-    const Simulator::Record& record = simulator.record();
+    const LeanSimulator::Record& record = simulator.record();
     for (auto* column : {&wait_, &jct_, &slowdown_, &bounded_}) column->clear();
     user_sum_.assign(as_index(jobs.users), 0.0);
     user_count_.assign(as_index(jobs.users), 0.0);

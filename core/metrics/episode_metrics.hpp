@@ -27,7 +27,7 @@ public:
     void pass(const ClusterState& state, double dt);
 
     // Of the jobs from `first` on that have finished by now; those that do not apply are NaN. `out` has kEpisodeMetrics.size() places.
-    void compute(const Simulator& simulator, std::int64_t first, Time begin_us, double* out);
+    void compute(const LeanSimulator& simulator, std::int64_t first, Time begin_us, double* out);
 
 private:
     void put_statistics(double*& out, std::vector<double>& values) const;

@@ -10,9 +10,9 @@ namespace gpuyard {
 namespace {
 
 std::vector<WindowJob> first_in_order(const Snapshot& snapshot, const EnvSpec& spec, const ClusterScale& scale) {
-    Decider decider(spec.base, snapshot);
-    for (const QueuedJob& job : snapshot.queue) decider.entered(job);
-    auto ranked = decider.scored_jobs();
+    NativePolicy native(spec.base, snapshot);
+    for (const QueuedJob& job : snapshot.queue) native.entered(job);
+    auto ranked = native.scored_jobs();
     const auto last = ranked.begin() + static_cast<std::ptrdiff_t>(std::min(spec.sizes.rows, ranked.size()));
     std::partial_sort(ranked.begin(), last, ranked.end());
     std::vector<WindowJob> rows;

@@ -135,7 +135,7 @@ nb::dict simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<co
     ScheduleArrays arrays;
     {
         nb::gil_scoped_release release;
-        Simulator simulator(std::move(cluster), std::move(jobs), *settings, tracking_for(policy.policy));
+        LeanSimulator simulator(std::move(cluster), std::move(jobs), *settings, tracking_for(policy.policy));
         run_policy(simulator, policy.policy, report);
         arrays = schedule_of(std::move(simulator));
     }
@@ -258,19 +258,19 @@ void bind_inputs(nb::module_& m) {
 }
 
 void bind_simulation(nb::module_& m) {
-    nb::class_<SteppedSimulator>(m, "Simulator")
-        .def("__init__", [](SteppedSimulator* self, std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
+    nb::class_<CheckedSimulator>(m, "CheckedSimulator")
+        .def("__init__", [](CheckedSimulator* self, std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
                             std::shared_ptr<const Settings> settings, const Past& past) {
-            new (self) SteppedSimulator(std::move(cluster), std::move(jobs), std::move(settings), past_jobs(past));
+            new (self) CheckedSimulator(std::move(cluster), std::move(jobs), std::move(settings), past_jobs(past));
         }, "cluster"_a, "jobs"_a, "settings"_a, "past"_a = Past())
-        .def("advance", &SteppedSimulator::advance)
-        .def_prop_ro("now_s", [](const SteppedSimulator& s) { return seconds(s.simulator().view().now_us); })
-        .def_prop_ro("finished", [](const SteppedSimulator& s) { return s.simulator().finished(); })
-        .def_prop_ro("waiting", [](const SteppedSimulator& s) { return to_numpy(s.simulator().waiting()); }, nb::rv_policy::automatic)
-        .def("has_finished", [](const SteppedSimulator& s, JobId job) { return s.simulator().has_finished(job); }, "job"_a)
-        .def("snapshot", &SteppedSimulator::snapshot)
-        .def("apply", &SteppedSimulator::apply, "decision"_a)
-        .def("schedule", [](const SteppedSimulator& s) { return to_dict(s.simulator()); });
+        .def("advance", &CheckedSimulator::advance)
+        .def_prop_ro("now_s", [](const CheckedSimulator& s) { return seconds(s.simulator().view().now_us); })
+        .def_prop_ro("finished", [](const CheckedSimulator& s) { return s.simulator().finished(); })
+        .def_prop_ro("waiting", [](const CheckedSimulator& s) { return to_numpy(s.simulator().waiting()); }, nb::rv_policy::automatic)
+        .def("has_finished", [](const CheckedSimulator& s, JobId job) { return s.simulator().has_finished(job); }, "job"_a)
+        .def("snapshot", &CheckedSimulator::snapshot)
+        .def("apply", &CheckedSimulator::apply, "decision"_a)
+        .def("schedule", [](const CheckedSimulator& s) { return to_dict(s.simulator()); });
 
     m.def("simulate", &simulate, "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "progress"_a = nb::none(), "past"_a = Past());
     m.def("never_placeable", &never_placeable, "cluster"_a, "jobs"_a, "placement"_a, "power_cap_mw"_a = INT64_MAX);

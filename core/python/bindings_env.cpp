@@ -95,7 +95,7 @@ void attach(BoundVectorEnv& self, const nb::dict& arrays) {
 }
 
 nb::dict record_of(Environment& env) {
-    const Simulator& simulator = env.simulator();
+    const LeanSimulator& simulator = env.simulator();
     std::vector<std::int64_t> offset{0};
     std::vector<std::int32_t> node, gpus;
     for (std::int64_t job = 0; job < simulator.jobs().size(); ++job) {

@@ -203,7 +203,7 @@ nb::dict replay_all(std::shared_ptr<const EnvSpec> spec, std::shared_ptr<const E
 
 void bind_policies(nb::module_& m) {
     m.def("replay", &replay_all, "spec"_a, "table"_a, "network"_a, "progress"_a = nb::none());
-    m.def("decide_learned", [](const Snapshot& snapshot, const EnvSpec& spec, const BoundNetwork& network) {
+    m.def("decide_by_network", [](const Snapshot& snapshot, const EnvSpec& spec, const BoundNetwork& network) {
         return decide(snapshot, spec, *network.network);
     }, "snapshot"_a, "spec"_a, "network"_a);
     m.def("time_decisions", [](std::shared_ptr<const EnvSpec> spec, std::shared_ptr<const EpisodeTable> table, const BoundNetwork& network,

@@ -17,7 +17,7 @@ namespace {
 }  // namespace
 
 // What is free once those that the start stops are gone.
-ClusterState SteppedSimulator::room_for(const Start& start) const {
+ClusterState CheckedSimulator::room_for(const Start& start) const {
     const Snapshot& view = simulator_.view();
     const std::int32_t queue = simulator_.jobs().demand_of(as_index(start.job)).queue;
     ClusterState room = view.state;
@@ -35,7 +35,7 @@ ClusterState SteppedSimulator::room_for(const Start& start) const {
     return room;
 }
 
-std::vector<Part> SteppedSimulator::checked_parts(const Start& start) const {
+std::vector<Part> CheckedSimulator::checked_parts(const Start& start) const {
     const auto& waiting = simulator_.waiting();
     if (!std::binary_search(waiting.begin(), waiting.end(), start.job)) fail(start, "it is not queued");
     const ClusterState state = room_for(start);
@@ -70,7 +70,7 @@ std::vector<Part> SteppedSimulator::checked_parts(const Start& start) const {
     return parts;
 }
 
-void SteppedSimulator::apply(const Decision& decision) {
+void CheckedSimulator::apply(const Decision& decision) {
     const bool first = !applied_any_ || applied_ != simulator_.view().instant;
     applied_any_ = true;
     applied_ = simulator_.view().instant;

@@ -1,13 +1,13 @@
-// A simulator driven from outside: advance, look at the snapshot, apply a decision.
+// A full simulator driven from outside: advance, look at the snapshot, apply a decision, of which every start is checked.
 #pragma once
 
 #include "simulator/full_simulator.hpp"
 
 namespace gpuyard {
 
-class SteppedSimulator {
+class CheckedSimulator {
 public:
-    SteppedSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
+    CheckedSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
                      std::shared_ptr<const Settings> settings, std::span<const PastJob> past)
         : simulator_(std::move(cluster), std::move(jobs), std::move(settings), {true, true, true}, past) {}
 

@@ -36,13 +36,13 @@ Needs needs_of(const Policy& policy, const Settings& settings) {
 }
 
 void run_policy(FullSimulator& simulator, const Policy& policy, const Progress& progress) {
-    Decider decider(policy, simulator.view());
-    simulator.set_listener(&decider);
+    NativePolicy native(policy, simulator.view());
+    simulator.set_listener(&native);
     std::int64_t instants = 0;
     auto last = std::chrono::steady_clock::time_point::min();
     while (simulator.next_instant()) {
         // A plan has to follow what happens also while nobody waits.
-        if (!simulator.waiting().empty() || policy.backfill == Backfill::conservative) simulator.apply(decider.decide(false));
+        if (!simulator.waiting().empty() || policy.backfill == Backfill::conservative) simulator.apply(native.decide(false));
         if (++instants % kClockEvery != 0 || !progress) continue;
         if (const auto now = std::chrono::steady_clock::now(); now >= last + kProgressEvery) {
             progress(simulator.finished());

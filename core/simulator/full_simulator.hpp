@@ -1,5 +1,5 @@
 // The simulator with everything: jobs that stop and resume, nodes that fail and sleep. docs/contract/simulator.md, sections 7 and 14 to 19.
-// Plain policies on plain clusters are run by the leaner Simulator (simulator.hpp).
+// Plain policies on plain clusters are run by the LeanSimulator (lean_simulator.hpp).
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ std::vector<std::int32_t> sorted_by(const std::vector<Key>& key, std::vector<std
     return jobs;
 }
 
-std::vector<std::int32_t> order_of_arrival(const Simulator& simulator) {
+std::vector<std::int32_t> order_of_arrival(const LeanSimulator& simulator) {
     std::vector<std::int32_t> jobs(simulator.jobs().submit_us.size());
     std::iota(jobs.begin(), jobs.end(), 0);
     return jobs;
@@ -31,7 +31,7 @@ std::vector<std::int32_t> order_of_arrival(const Simulator& simulator) {
 
 }  // namespace
 
-std::vector<std::int32_t> static_order(const Simulator& simulator, const Policy& policy) {
+std::vector<std::int32_t> static_order(const LeanSimulator& simulator, const Policy& policy) {
     if (policy.order == Order::fifo || !is_static(policy.order)) return {};
     const Moment moment{.now_us = 0, .instant = 0, .seed = 0, .origin_s = simulator.jobs().origin_s, .order_parameter = policy.order_parameter};
     std::vector<double> scores(simulator.jobs().submit_us.size());
@@ -40,7 +40,7 @@ std::vector<std::int32_t> static_order(const Simulator& simulator, const Policy&
     return sorted_by(scores, order_of_arrival(simulator));
 }
 
-std::vector<std::int32_t> estimate_order(const Simulator& simulator, const Policy& policy) {
+std::vector<std::int32_t> estimate_order(const LeanSimulator& simulator, const Policy& policy) {
     std::vector<std::int32_t> jobs = static_order(simulator, policy);
     if (jobs.empty()) jobs = order_of_arrival(simulator);
     return sorted_by(simulator.jobs().estimate_us, std::move(jobs));

@@ -9,9 +9,9 @@
 namespace gpuyard {
 
 // The order of all jobs under a static score; empty if that is the order of arrival.
-std::vector<std::int32_t> static_order(const Simulator& simulator, const Policy& policy);
+std::vector<std::int32_t> static_order(const LeanSimulator& simulator, const Policy& policy);
 
 // The order in which easy-sjf tries jobs behind the head: by estimate, ties in the policy's order.
-std::vector<std::int32_t> estimate_order(const Simulator& simulator, const Policy& policy);
+std::vector<std::int32_t> estimate_order(const LeanSimulator& simulator, const Policy& policy);
 
 }  // namespace gpuyard

@@ -45,12 +45,12 @@ struct QueueRun {
     JobId shadow_head = -1;         // the job the shadow was computed for; -1 = not valid
 };
 
-class NativeRun {
+class LeanRun {
 public:
-    NativeRun(Simulator& simulator, const Policy& policy);
+    LeanRun(LeanSimulator& simulator, const Policy& policy);
     void run(const Progress& progress);
 
-    // Handler of Simulator::next_instant.
+    // Handler of LeanSimulator::next_instant.
     void finished(JobId job, Time expected_end_us);
     void arrived(JobId job);
 
@@ -95,7 +95,7 @@ private:
     void try_class(JobClass& c, Rank cursor);
     void find_candidate(JobClass& c, Rank cursor);
 
-    Simulator& simulator_;
+    LeanSimulator& simulator_;
     const Policy& policy_;
     Placer placer_;
     JobMix mix_;
@@ -122,7 +122,7 @@ private:
     Allocation allocation_;
 };
 
-NativeRun::NativeRun(Simulator& simulator, const Policy& policy)
+LeanRun::LeanRun(LeanSimulator& simulator, const Policy& policy)
     : simulator_(simulator),
       policy_(policy),
       placer_(policy.placement, simulator.settings().seed),
@@ -148,7 +148,7 @@ NativeRun::NativeRun(Simulator& simulator, const Policy& policy)
 }
 
 // A group of the pending queue for each demand of a queue that is searched by class, one for each other queue.
-std::vector<std::int32_t> NativeRun::make_groups() {
+std::vector<std::int32_t> LeanRun::make_groups() {
     const JobTable& jobs = simulator_.jobs();
     std::vector<std::int32_t> group_of_demand(jobs.demands.size());
     for (std::size_t d = 0; d < jobs.demands.size(); ++d)
@@ -166,7 +166,7 @@ std::vector<std::int32_t> NativeRun::make_groups() {
     return group_of;
 }
 
-void NativeRun::run(const Progress& progress) {
+void LeanRun::run(const Progress& progress) {
     std::int64_t instants = 0;
     auto last = std::chrono::steady_clock::time_point::min();
     while (simulator_.next_instant(*this)) {
@@ -183,7 +183,7 @@ void NativeRun::run(const Progress& progress) {
         if (queue.waiting > 0) throw std::logic_error("jobs are left waiting on an idle cluster");
 }
 
-void NativeRun::finished(JobId job, Time expected_end_us) {
+void LeanRun::finished(JobId job, Time expected_end_us) {
     QueueRun& queue = queue_of(job);
     queue.touched = true;
     queue.blocked_rank = kNoRank;
@@ -191,7 +191,7 @@ void NativeRun::finished(JobId job, Time expected_end_us) {
     if (expected_end_us > simulator_.now()) queue.shadow_head = -1;
 }
 
-void NativeRun::arrived(JobId job) {
+void LeanRun::arrived(JobId job) {
     QueueRun& queue = queue_of(job);
     if (policy_.placement == Placement::fgd) mix_.add(simulator_.jobs().demand_of(as_index(job)));
     ++queue.waiting;
@@ -201,7 +201,7 @@ void NativeRun::arrived(JobId job) {
     if (queue.blocked_rank == kNoRank || pending_.rank_of(job) < queue.blocked_rank) queue.touched = true;
 }
 
-bool NativeRun::needs_pass(const QueueRun& queue) const {
+bool LeanRun::needs_pass(const QueueRun& queue) const {
     if (queue.waiting == 0) return false;
     // Scores that change with time may change the order at any instant; overdue jobs may move the shadow time. Else only events
     // matter to a queue, and the starts of its last pass: those may move where a job that was tried before them would go. So may,
@@ -210,7 +210,7 @@ bool NativeRun::needs_pass(const QueueRun& queue) const {
            (policy_.placement == Placement::fgd && place_matters());
 }
 
-void NativeRun::start(JobId job, const Allocation& allocation, bool backfilled) {
+void LeanRun::start(JobId job, const Allocation& allocation, bool backfilled) {
     simulator_.start(job, allocation, backfilled);
     pending_.erase(job);
     if (by_estimate_) by_estimate_->erase(job);
@@ -222,7 +222,7 @@ void NativeRun::start(JobId job, const Allocation& allocation, bool backfilled) 
     if (!backfilled || makes_room_) current_->shadow_head = -1;
 }
 
-Shadow& NativeRun::shadow_of(JobId head) {
+Shadow& LeanRun::shadow_of(JobId head) {
     QueueRun& queue = *current_;
     if (queue.shadow_head != head || queue.shadow.time() < simulator_.now()) {
         const Demand& d = simulator_.jobs().demand_of(as_index(head));
@@ -232,7 +232,7 @@ Shadow& NativeRun::shadow_of(JobId head) {
     return queue.shadow;
 }
 
-void NativeRun::pass(QueueRun& queue) {
+void LeanRun::pass(QueueRun& queue) {
     current_ = &queue;
     queue.touched = false;
     if (!queue.by_class) return scan(queue);
@@ -251,7 +251,7 @@ void NativeRun::pass(QueueRun& queue) {
 }
 
 // Starts jobs in order up to the first that does not fit, and returns that one.
-Ranked NativeRun::start_in_order(QueueRun& queue) {
+Ranked LeanRun::start_in_order(QueueRun& queue) {
     while (queue.waiting > 0) {
         JobClass* best = nullptr;
         Ranked head;
@@ -268,7 +268,7 @@ Ranked NativeRun::start_in_order(QueueRun& queue) {
 }
 
 // The same where jobs that are not admitted are passed over.
-Ranked NativeRun::start_in_order_gated(QueueRun& queue) {
+Ranked LeanRun::start_in_order_gated(QueueRun& queue) {
     Rank cursor = -1;
     for (;;) {
         JobClass* best = nullptr;
@@ -288,7 +288,7 @@ Ranked NativeRun::start_in_order_gated(QueueRun& queue) {
 }
 
 // The next job of a class that fits and may start where the class would be placed now.
-void NativeRun::find_candidate(JobClass& c, Rank cursor) {
+void LeanRun::find_candidate(JobClass& c, Rank cursor) {
     const Demand& d = demand(c.demand);
     const Gate gate(policy_.express, simulator_.state(), d, c.allocation);
     Shadow& shadow = current_->shadow;
@@ -312,7 +312,7 @@ void NativeRun::find_candidate(JobClass& c, Rank cursor) {
     if (c.candidate && !is_short(simulator_.jobs().estimate_us[as_index(c.candidate.job)])) c.candidate = {};
 }
 
-void NativeRun::try_class(JobClass& c, Rank cursor) {
+void LeanRun::try_class(JobClass& c, Rank cursor) {
     c.fits = placer_.place(simulator_.state(), demand(c.demand), 0, c.allocation);
     c.candidate = {};
     if (c.fits) find_candidate(c, cursor);
@@ -320,7 +320,7 @@ void NativeRun::try_class(JobClass& c, Rank cursor) {
 
 // Starts whatever may start behind `cursor`, in order. Behind a head every start is a backfilled one; else those are that rank
 // behind a job that did not fit, the first of which is `blocker`.
-void NativeRun::fill(QueueRun& queue, Rank cursor, Rank blocker) {
+void LeanRun::fill(QueueRun& queue, Rank cursor, Rank blocker) {
     bool first_round = true;
     for (;;) {
         JobClass* best = nullptr;
@@ -351,13 +351,13 @@ void NativeRun::fill(QueueRun& queue, Rank cursor, Rank blocker) {
     }
 }
 
-Candidate NativeRun::candidate_of(JobId job) const {
+Candidate LeanRun::candidate_of(JobId job) const {
     const std::size_t i = as_index(job);
     const JobTable& jobs = simulator_.jobs();
     return {job, jobs.demand[i], jobs.estimate_us[i], jobs.row_of(i)};
 }
 
-bool NativeRun::next(Candidate& out) {
+bool LeanRun::next(Candidate& out) {
     if (static_order_) {
         at_ = at_ ? pending_.behind(current_->group, at_.job) : pending_.first(current_->group);
         if (at_) out = candidate_of(at_.job);
@@ -370,7 +370,7 @@ bool NativeRun::next(Candidate& out) {
     return true;
 }
 
-double NativeRun::usage_of(std::int32_t user) {
+double LeanRun::usage_of(std::int32_t user) {
     const std::size_t i = as_index(user);
     if (usage_as_of_[i] != simulator_.instant()) {
         usage_[i] = simulator_.usage_of(user);
@@ -379,7 +379,7 @@ double NativeRun::usage_of(std::int32_t user) {
     return usage_[i];
 }
 
-void NativeRun::rank_by_score(const QueueRun& queue) {
+void LeanRun::rank_by_score(const QueueRun& queue) {
     candidates_.clear();
     scores_.clear();
     const bool from_outside = policy_.order == Order::scored;
@@ -404,14 +404,14 @@ void NativeRun::rank_by_score(const QueueRun& queue) {
 }
 
 // Whether any waiting job fits at all, where that is cheaper to know than the order.
-bool NativeRun::anything_fits(const QueueRun& queue) {
+bool LeanRun::anything_fits(const QueueRun& queue) {
     if (queue.demands.size() > kMostClasses) return true;
     return std::any_of(queue.demands.begin(), queue.demands.end(), [&](std::int32_t d) {
         return waiting_of_[as_index(d)] > 0 && placer_.placeable(simulator_.state(), demand(d));
     });
 }
 
-void NativeRun::scan(QueueRun& queue) {
+void LeanRun::scan(QueueRun& queue) {
     if (!anything_fits(queue)) return;
     at_ = {};
     if (!static_order_) rank_by_score(queue);
@@ -424,8 +424,8 @@ Tracking tracking_for(const Policy& policy) {
     return {.running = is_easy(policy), .usage = policy.order == Order::fair_share || policy.order == Order::scored};
 }
 
-void run_policy(Simulator& simulator, const Policy& policy, const Progress& progress) {
-    NativeRun(simulator, policy).run(progress);
+void run_policy(LeanSimulator& simulator, const Policy& policy, const Progress& progress) {
+    LeanRun(simulator, policy).run(progress);
 }
 
 }  // namespace gpuyard

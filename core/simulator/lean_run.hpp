@@ -16,7 +16,7 @@ using Progress = std::function<void(std::int64_t finished)>;
 bool needs_full_simulator(const Policy& policy, const Settings& settings);
 
 Tracking tracking_for(const Policy& policy);
-void run_policy(Simulator& simulator, const Policy& policy, const Progress& progress);
+void run_policy(LeanSimulator& simulator, const Policy& policy, const Progress& progress);
 
 Needs needs_of(const Policy& policy, const Settings& settings);
 void run_policy(FullSimulator& simulator, const Policy& policy, const Progress& progress);

@@ -8,13 +8,13 @@
 
 namespace gpuyard {
 
-Simulator::Simulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Settings& settings,
+LeanSimulator::LeanSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Settings& settings,
                      Tracking tracking)
     : jobs_(std::move(jobs)), settings_(settings), tracking_(tracking), state_(cluster) {
     clear_record();
 }
 
-void Simulator::reset(const ClusterState& empty, std::shared_ptr<const JobTable> jobs) {
+void LeanSimulator::reset(const ClusterState& empty, std::shared_ptr<const JobTable> jobs) {
     jobs_ = std::move(jobs);
     state_ = empty;
     events_.clear();
@@ -28,7 +28,7 @@ void Simulator::reset(const ClusterState& empty, std::shared_ptr<const JobTable>
     clear_record();
 }
 
-void Simulator::clear_record() {
+void LeanSimulator::clear_record() {
     const std::size_t count = jobs_->submit_us.size();
     record_.start_us.assign(count, -1);
     record_.end_us.assign(count, -1);
@@ -44,14 +44,14 @@ void Simulator::clear_record() {
     if (tracking_.usage) usage_.resize(as_index(jobs_->users));
 }
 
-Scored Simulator::scored(JobId job, double user_usage) const {
+Scored LeanSimulator::scored(JobId job, double user_usage) const {
     const std::size_t i = as_index(job);
     return {jobs_->submit_us[i],    jobs_->estimate_us[i], jobs_->demand_of(i).size_gpus,   jobs_->priority_of(i),
             jobs_->deadline_of(i), jobs_->row_of(i),      user_usage,                 0.0,
             jobs_->demand_of(i).energy_rate};
 }
 
-void Simulator::start(JobId job, const Allocation& allocation, bool backfilled) {
+void LeanSimulator::start(JobId job, const Allocation& allocation, bool backfilled) {
     const std::size_t i = as_index(job);
     const Demand& demand = jobs_->demand_of(i);
     Time run = allocation.run_time(jobs_->duration_us[i], settings_.locality_penalty);
@@ -80,7 +80,7 @@ void Simulator::start(JobId job, const Allocation& allocation, bool backfilled) 
     parts_.insert(parts_.end(), allocation.parts.begin(), allocation.parts.end());
 }
 
-Time Simulator::finish(JobId job) {
+Time LeanSimulator::finish(JobId job) {
     const std::size_t i = as_index(job);
     const Demand& demand = jobs_->demand_of(i);
     ++finished_;

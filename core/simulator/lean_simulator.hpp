@@ -25,12 +25,12 @@ struct Tracking {
     bool usage = false;    // decayed usage of users
 };
 
-class Simulator {
+class LeanSimulator {
 public:
-    Simulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Settings& settings,
+    LeanSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Settings& settings,
               Tracking tracking);
-    Simulator(const Simulator&) = delete;
-    Simulator& operator=(const Simulator&) = delete;
+    LeanSimulator(const LeanSimulator&) = delete;
+    LeanSimulator& operator=(const LeanSimulator&) = delete;
 
     // Begins anew. Allocates nothing if no earlier cluster or workload was smaller.
     void reset(const ClusterState& empty, std::shared_ptr<const JobTable> jobs);

@@ -13,7 +13,7 @@ constexpr std::size_t kMostDemandsToTry = 256;
 
 }  // namespace
 
-Decider::Decider(const Policy& policy, const Snapshot& snapshot)
+NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot)
     : policy_(policy),
       snapshot_(snapshot),
       settings_(*snapshot.settings),
@@ -41,7 +41,7 @@ Decider::Decider(const Policy& policy, const Snapshot& snapshot)
 
 // --- Who waits --------------------------------------------------------------------------------------------
 
-void Decider::entered(const QueuedJob& job) {
+void NativePolicy::entered(const QueuedJob& job) {
     Queue& queue = queues_[as_index(snapshot_.demand(job.demand).queue)];
     if (waiting_of_[as_index(job.demand)]++ == 0) ++queue.waiting_demands;
     std::size_t slot = slots_.size();
@@ -57,7 +57,7 @@ void Decider::entered(const QueuedJob& job) {
     entry_of_.emplace(job.job, entry);
 }
 
-void Decider::left(JobId job) {
+void NativePolicy::left(JobId job) {
     const auto known = entry_of_.find(job);
     const Entry entry = known->second;
     const std::int32_t demand = job_of(entry).demand;
@@ -70,7 +70,7 @@ void Decider::left(JobId job) {
 
 // --- Passes -----------------------------------------------------------------------------------------------
 
-void Decider::prepare() {
+void NativePolicy::prepare() {
     decision_.starts.clear();
     decision_.reservations.clear();
     decision_.wake_us = kEndless;
@@ -84,7 +84,7 @@ void Decider::prepare() {
         asleep_[node] = snapshot_.power.asleep(node, snapshot_.now_us, settings_.sleep_after_us) ? 1 : 0;
 }
 
-Decision Decider::decide(bool use_snapshots_plan) {
+Decision NativePolicy::decide(bool use_snapshots_plan) {
     prepare();
     for (std::size_t q = 0; q < queues_.size(); ++q) {
         current_ = &queues_[q];
@@ -102,14 +102,14 @@ Decision Decider::decide(bool use_snapshots_plan) {
 }
 
 // Whether any waiting job fits at all, where that is cheaper to know than the order.
-bool Decider::anything_fits(const Queue& queue) {
+bool NativePolicy::anything_fits(const Queue& queue) {
     if (queue.demands.size() > kMostDemandsToTry) return true;
     return std::any_of(queue.demands.begin(), queue.demands.end(), [&](std::int32_t d) {
         return waiting_of_[as_index(d)] > 0 && placer_.placeable(state_, snapshot_.demand(d));
     });
 }
 
-void Decider::make_pass(std::int32_t queue) {
+void NativePolicy::make_pass(std::int32_t queue) {
     if (makes_room())
         room_maker_.begin(queue, preempts(policy_.order), [this](const ActiveJob& job) { return score_of(job); });
     else if (!anything_fits(*current_))
@@ -125,19 +125,19 @@ void Decider::make_pass(std::int32_t queue) {
     scan();
 }
 
-void Decider::scan() {
+void NativePolicy::scan() {
     at_ = 0;
     ScanPass(*this, policy_, placer_, state_).run(misfits_, marked_, allocation_);
     for (const std::int32_t demand : marked_no_room_) no_room_[as_index(demand)] = 0;
     marked_no_room_.clear();
 }
 
-Candidate Decider::candidate_at(std::size_t place) const {
+Candidate NativePolicy::candidate_at(std::size_t place) const {
     const QueuedJob& job = job_of((*order_)[place]);
     return {job.job, job.demand, job.estimate_us, job.row, place};
 }
 
-bool Decider::next(Candidate& out) {
+bool NativePolicy::next(Candidate& out) {
     while (at_ < order_->size() && started_[at_]) ++at_;
     if (at_ == order_->size()) return false;
     sort_until(at_ + 1);
@@ -146,7 +146,7 @@ bool Decider::next(Candidate& out) {
     return true;
 }
 
-void Decider::watch(const Candidate& candidate) {
+void NativePolicy::watch(const Candidate& candidate) {
     watch_ = {watch_.job, true, false, false, false, watch_.head, 0, 0};
     const ClusterSpec& spec = state_.spec();
     for (const PoolOption& option : demand_of(candidate).pools) {
@@ -155,7 +155,7 @@ void Decider::watch(const Candidate& candidate) {
     }
 }
 
-bool Decider::within_quota(const Candidate& candidate) const {
+bool NativePolicy::within_quota(const Candidate& candidate) const {
     if (settings_.quota_milli.empty() || borrowing_) return true;
     const auto quota = as_index(settings_.quota_of_group[as_index(job_of((*order_)[candidate.place]).group)]);
     const bool within = quota_held_milli_[quota] + demand_of(candidate).total_milli() <= settings_.quota_milli[quota];
@@ -163,13 +163,13 @@ bool Decider::within_quota(const Candidate& candidate) const {
     return within;
 }
 
-bool Decider::anyone_within_quota() const {
+bool NativePolicy::anyone_within_quota() const {
     for (std::size_t place = 0; place < order_->size(); ++place)
         if (!started_[place] && within_quota(candidate_at(place))) return true;
     return false;
 }
 
-Time Decider::begin_at(const Allocation& allocation) const {
+Time NativePolicy::begin_at(const Allocation& allocation) const {
     Time begin = snapshot_.now_us;
     if (settings_.sleep_after_us < 0) return begin;
     for (const Part& part : allocation.parts) {
@@ -179,7 +179,7 @@ Time Decider::begin_at(const Allocation& allocation) const {
     return begin;
 }
 
-void Decider::wake(const Allocation& allocation) {
+void NativePolicy::wake(const Allocation& allocation) {
     if (settings_.sleep_after_us < 0) return;
     for (const Part& part : allocation.parts) {
         const std::size_t node = as_index(part.node);
@@ -189,7 +189,7 @@ void Decider::wake(const Allocation& allocation) {
     }
 }
 
-Time Decider::expected_end_at(const Candidate& candidate, const Allocation& allocation) const {
+Time NativePolicy::expected_end_at(const Candidate& candidate, const Allocation& allocation) const {
     if (candidate.job == watch_.job) watch_.admitted = true;
     if (candidate.estimate_us == kEndless) return kEndless;
     const Time done = job_of((*order_)[candidate.place]).done_us;
@@ -198,7 +198,7 @@ Time Decider::expected_end_at(const Candidate& candidate, const Allocation& allo
     return begin_at(allocation) + restore + allocation.run_time(left, settings_.locality_penalty);
 }
 
-Shadow& Decider::shadow_of(const Candidate& head) {
+Shadow& NativePolicy::shadow_of(const Candidate& head) {
     watch_.head = head.job;
     running_.clear();
     for (const ActiveJob& job : snapshot_.active) {
@@ -212,7 +212,7 @@ Shadow& Decider::shadow_of(const Candidate& head) {
     return shadow_;
 }
 
-void Decider::start(const Candidate& candidate, const Allocation& allocation, bool backfilled) {
+void NativePolicy::start(const Candidate& candidate, const Allocation& allocation, bool backfilled) {
     const Demand& demand = demand_of(candidate);
     if (policy_.backfill == Backfill::easy || policy_.backfill == Backfill::easy_sjf) {
         started_running_.push_back({expected_end_at(candidate, allocation), candidate.job, candidate.demand,
@@ -227,12 +227,12 @@ void Decider::start(const Candidate& candidate, const Allocation& allocation, bo
     decision_.starts.push_back({candidate.job, allocation.parts, backfilled, {}});
 }
 
-void Decider::close(const Allocation& allocation) {
+void NativePolicy::close(const Allocation& allocation) {
     for (const Part& part : allocation.parts) state_.take_offline(part.node);
     wake(allocation);
 }
 
-bool Decider::make_room(const Candidate& candidate, bool blocked) {
+bool NativePolicy::make_room(const Candidate& candidate, bool blocked) {
     if (candidate.job == watch_.job) watch_.misfit = true;
     if (watch_.head < 0) watch_.head = candidate.job;
     if (!makes_room()) return false;
@@ -257,7 +257,7 @@ bool Decider::make_room(const Candidate& candidate, bool blocked) {
     return true;
 }
 
-void Decider::follow_plan(std::int32_t queue, bool use_snapshots_plan) {
+void NativePolicy::follow_plan(std::int32_t queue, bool use_snapshots_plan) {
     Reservations& plan = *queues_[as_index(queue)].plan;
     if (use_snapshots_plan) plan.load(snapshot_.reservations);
     rank(*current_);
@@ -278,7 +278,7 @@ void Decider::follow_plan(std::int32_t queue, bool use_snapshots_plan) {
 
 // --- Why --------------------------------------------------------------------------------------------------
 
-Explanation Decider::explain(JobId job) {
+Explanation NativePolicy::explain(JobId job) {
     watch_ = {};
     watch_.job = job;
     const Decision decision = decide(true);
@@ -322,24 +322,24 @@ Explanation Decider::explain(JobId job) {
 // --- On a snapshot ----------------------------------------------------------------------------------------
 
 Decision decide(const Snapshot& snapshot, const Policy& policy) {
-    Decider decider(policy, snapshot);
-    for (const QueuedJob& job : snapshot.queue) decider.entered(job);
-    Decision decision = decider.decide(true);
+    NativePolicy native(policy, snapshot);
+    for (const QueuedJob& job : snapshot.queue) native.entered(job);
+    Decision decision = native.decide(true);
     decision.native = true;
     decision.instant = snapshot.instant;
     return decision;
 }
 
 Explanation explain(const Snapshot& snapshot, const Policy& policy, JobId job) {
-    Decider decider(policy, snapshot);
-    for (const QueuedJob& queued : snapshot.queue) decider.entered(queued);
-    return decider.explain(job);
+    NativePolicy native(policy, snapshot);
+    for (const QueuedJob& queued : snapshot.queue) native.entered(queued);
+    return native.explain(job);
 }
 
 std::vector<JobId> ranked(const Snapshot& snapshot, const Policy& policy) {
-    Decider decider(policy, snapshot);
-    for (const QueuedJob& job : snapshot.queue) decider.entered(job);
-    return decider.ranked();
+    NativePolicy native(policy, snapshot);
+    for (const QueuedJob& job : snapshot.queue) native.entered(job);
+    return native.ranked();
 }
 
 }  // namespace gpuyard

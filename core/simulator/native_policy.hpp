@@ -15,11 +15,11 @@
 namespace gpuyard {
 
 // Remembers who waits between decisions; told by the simulator, or filled from a snapshot.
-class Decider : public QueueListener {
+class NativePolicy : public QueueListener {
 public:
-    Decider(const Policy& policy, const Snapshot& snapshot);
-    Decider(const Decider&) = delete;
-    Decider& operator=(const Decider&) = delete;
+    NativePolicy(const Policy& policy, const Snapshot& snapshot);
+    NativePolicy(const NativePolicy&) = delete;
+    NativePolicy& operator=(const NativePolicy&) = delete;
 
     void entered(const QueuedJob& job) override;
     void left(JobId job) override;

@@ -1,4 +1,4 @@
-// In which order a Decider considers the jobs of a queue.
+// In which order a NativePolicy considers the jobs of a queue.
 #include <algorithm>
 #include <cmath>
 
@@ -7,12 +7,12 @@
 
 namespace gpuyard {
 
-Moment Decider::moment() const {
+Moment NativePolicy::moment() const {
     return {snapshot_.now_us,   snapshot_.instant, settings_.seed,     snapshot_.origin_s, static_cast<double>(snapshot_.state.spec().total_gpus),
             &settings_, &snapshot_.gittins, policy_.order_parameter};
 }
 
-double Decider::usage_of(std::int32_t user) {
+double NativePolicy::usage_of(std::int32_t user) {
     const std::size_t i = as_index(user);
     if (usage_as_of_[i] != snapshot_.instant) {
         usage_[i] = snapshot_.user_usage[i].at(snapshot_.now_us, settings_.usage_half_life_s);
@@ -21,7 +21,7 @@ double Decider::usage_of(std::int32_t user) {
     return usage_[i];
 }
 
-double Decider::fair_factor(std::int32_t user) {
+double NativePolicy::fair_factor(std::int32_t user) {
     if (total_as_of_ != snapshot_.instant) {
         total_usage_ = 0.0;
         total_weight_ = 0.0;
@@ -35,7 +35,7 @@ double Decider::fair_factor(std::int32_t user) {
     return std::exp2(-(used / (settings_.weight_of_user(user) / total_weight_)));
 }
 
-Scored Decider::scored(const QueuedJob& job) {
+Scored NativePolicy::scored(const QueuedJob& job) {
     const Demand& demand = snapshot_.demand(job.demand);
     Scored s{job.submit_us, job.estimate_us, demand.size_gpus, job.priority, job.deadline_us, job.row, 0.0};
     s.energy_rate = demand.energy_rate;
@@ -55,7 +55,7 @@ Scored Decider::scored(const QueuedJob& job) {
     return s;
 }
 
-double Decider::score_of(const ActiveJob& job) const {
+double NativePolicy::score_of(const ActiveJob& job) const {
     const Demand& demand = snapshot_.demand(job.demand);
     const Time progress = job.progress_us(snapshot_.now_us);
     Scored s{0, job.estimate_us, demand.size_gpus, 0.0, kEndless, job.row, 0.0};
@@ -67,7 +67,7 @@ double Decider::score_of(const ActiveJob& job) const {
 }
 
 // The share that a user would have if this job and those of theirs that came before it ran too.
-void Decider::add_dominant_shares(const Queue& queue) {
+void NativePolicy::add_dominant_shares(const Queue& queue) {
     const ClusterSpec& spec = snapshot_.state.spec();
     std::vector<Holdings> asked = snapshot_.user_holdings;
     const auto share = [](std::int64_t amount, std::int64_t capacity) {
@@ -82,7 +82,7 @@ void Decider::add_dominant_shares(const Queue& queue) {
     }
 }
 
-void Decider::score_all(const Queue& queue) {
+void NativePolicy::score_all(const Queue& queue) {
     scored_.clear();
     for (const Entry& entry : queue.entries) scored_.push_back(scored(job_of(entry)));
     if (policy_.order == Order::drf) add_dominant_shares(queue);
@@ -99,7 +99,7 @@ void Decider::score_all(const Queue& queue) {
     for (std::size_t i = 0; i < scored_.size(); ++i) scores_[i] = score(policy_.order, scored_[i], now);
 }
 
-void Decider::rank(const Queue& queue) {
+void NativePolicy::rank(const Queue& queue) {
     order_ = &queue.entries;
     if (fixed_) return;
     score_all(queue);
@@ -110,7 +110,7 @@ void Decider::rank(const Queue& queue) {
 }
 
 // Most passes look at the first few jobs of a long queue only.
-void Decider::sort_until(std::size_t count) {
+void NativePolicy::sort_until(std::size_t count) {
     if (order_ != &sorted_) return;
     while (sorted_until_ < std::min(count, sorted_.size())) {
         const std::size_t next = std::min(sorted_.size(), 2 * sorted_until_ + 64);
@@ -122,7 +122,7 @@ void Decider::sort_until(std::size_t count) {
     }
 }
 
-std::vector<std::pair<double, JobId>> Decider::scored_jobs() {
+std::vector<std::pair<double, JobId>> NativePolicy::scored_jobs() {
     std::vector<std::pair<double, JobId>> jobs;
     for (const Queue& queue : queues_) {
         rank(queue);
@@ -131,7 +131,7 @@ std::vector<std::pair<double, JobId>> Decider::scored_jobs() {
     return jobs;
 }
 
-std::vector<JobId> Decider::ranked() {
+std::vector<JobId> NativePolicy::ranked() {
     std::vector<JobId> jobs;
     for (const Queue& queue : queues_) {
         if (queue.entries.empty()) continue;

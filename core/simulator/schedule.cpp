@@ -9,7 +9,7 @@ namespace gpuyard {
 
 namespace {
 
-ScheduleArrays allocations_of(const Simulator& simulator) {
+ScheduleArrays allocations_of(const LeanSimulator& simulator) {
     const std::size_t jobs = simulator.record().start_us.size();
     ScheduleArrays out;
     out.gpu_index.assign(jobs, -1);
@@ -28,7 +28,7 @@ ScheduleArrays allocations_of(const Simulator& simulator) {
     return out;
 }
 
-void add_times(ScheduleArrays& out, Simulator::Record record) {
+void add_times(ScheduleArrays& out, LeanSimulator::Record record) {
     out.start_us = std::move(record.start_us);
     out.end_us = std::move(record.end_us);
     out.status = std::move(record.ending);
@@ -103,13 +103,13 @@ std::optional<RunArrays> runs_of(const FullSimulator& simulator) {
     return out;
 }
 
-ScheduleArrays schedule_of(const Simulator& simulator) {
+ScheduleArrays schedule_of(const LeanSimulator& simulator) {
     ScheduleArrays out = allocations_of(simulator);
     add_times(out, simulator.record());
     return out;
 }
 
-ScheduleArrays schedule_of(Simulator&& simulator) {
+ScheduleArrays schedule_of(LeanSimulator&& simulator) {
     ScheduleArrays out = allocations_of(simulator);
     add_times(out, simulator.take_record());
     return out;

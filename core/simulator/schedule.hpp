@@ -32,8 +32,8 @@ ScheduleArrays schedule_of(const FullSimulator& simulator);
 // None if every job ran in one piece, from when it took its GPUs to when it finished.
 std::optional<RunArrays> runs_of(const FullSimulator& simulator);
 
-ScheduleArrays schedule_of(const Simulator& simulator);
+ScheduleArrays schedule_of(const LeanSimulator& simulator);
 // The schedule of a simulator that is done and gives away its record.
-ScheduleArrays schedule_of(Simulator&& simulator);
+ScheduleArrays schedule_of(LeanSimulator&& simulator);
 
 }  // namespace gpuyard

@@ -1,4 +1,4 @@
-"""Types of the native core (core/bindings.cpp). Times in arrays are int64 microseconds."""
+"""Types of the native core (core/python). Times in arrays are int64 microseconds."""
 
 from collections.abc import Callable
 from typing import Any
@@ -135,7 +135,7 @@ class Decision:
     @property
     def stops(self) -> list[tuple[int, list[int]]]: ...
 
-class Simulator:
+class CheckedSimulator:
     def __init__(
         self,
         cluster: ClusterSpec,
@@ -332,7 +332,7 @@ class Rollouts:
 def replay(
     spec: EnvSpec, table: EpisodeTable, network: Network, progress: Callable[[int], None] | None = None
 ) -> dict[str, NDArray[Any]]: ...
-def decide_learned(snapshot: Snapshot, spec: EnvSpec, network: Network) -> Decision: ...
+def decide_by_network(snapshot: Snapshot, spec: EnvSpec, network: Network) -> Decision: ...
 def observed_sizes(snapshot: Snapshot, tokens: str) -> tuple[int, int, int, int]: ...
 def time_decisions(
     spec: EnvSpec, table: EpisodeTable, network: Network, count: int

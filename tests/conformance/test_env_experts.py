@@ -106,7 +106,7 @@ class PassMadeAnew:
     def of(cls, workload: Workload, cluster: Cluster, policy: str, config: SimulationConfig) -> Self:
         spec = parse_policy(policy)
         inputs = prepare(workload, cluster, spec, config)
-        simulator = _core.Simulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
+        simulator = _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
         while simulator.advance():
             while starts := _core.decide(simulator.snapshot(), spec.compile()).starts:
                 first = _core.Decision()

@@ -31,7 +31,7 @@ def decisions(case: Case) -> Iterator[tuple[Any, Any]]:
     """Every decision point at which some job waits: the snapshot before it, and the decision."""
     policy = policy_of(case)
     inputs = prepare(workload_of(case), cluster_of(case), policy, config_of(case), history_of(case))
-    simulator = _core.Simulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
+    simulator = _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
     native = policy.compile()
     while simulator.advance():
         if len(simulator.waiting):

@@ -53,7 +53,7 @@ def pools_of(case: Case) -> list[Pool]:
 def steps(case: Case) -> Iterator[Step]:
     policy = policy_of(case)
     inputs = prepare(workload_of(case), cluster_of(case), policy, config_of(case))
-    simulator = _core.Simulator(inputs.cluster, inputs.jobs, inputs.settings)
+    simulator = _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings)
     requests, compiled = requests_of(case), policy.compile()
     free, held = empty_cluster(case.nodes), dict[int, list[Held]]()
     while simulator.advance():

@@ -143,7 +143,7 @@ class LearnedPolicy(ReplayingPolicy):
         sizes = _core.observed_sizes(snapshot, environment.tokens)
         if sizes not in self._deciding:
             self._deciding[sizes] = self._prepared(*sizes)
-        return _core.decide_learned(snapshot, *self._deciding[sizes])
+        return _core.decide_by_network(snapshot, *self._deciding[sizes])
 
     def _prepared(
         self, tokens: int, pools: int, gpus: int, hosts: int

@@ -149,7 +149,7 @@ def _watch(
 ) -> _Watch:
     """Go through the simulation again, step by step, until the job is done."""
     inputs = prepare(workload, cluster, policy, config)
-    simulator = _core.Simulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
+    simulator = _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
     native, watch, running = policy.compile(), _Watch(), False
     while simulator.advance():
         waiting = simulator.waiting

@@ -174,7 +174,7 @@ def _check_kinds(workload: object, policy: object) -> None:
 
 
 def _run_decider(inputs: CoreInputs, policy: Decider, progress: Progress | None) -> dict[str, Any]:
-    simulator = _core.Simulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
+    simulator = _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
     while simulator.advance():
         if len(simulator.waiting):
             decision = policy.decide(simulator.snapshot())

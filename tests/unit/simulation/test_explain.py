@@ -191,7 +191,7 @@ def test_stops_are_named_rightly_after_a_failure_during_a_stop(seed: int, job: i
     inputs = (workload_of(case), cluster_of(case), policy_of(case), config_of(case))
     story = explain_job(*inputs, job)
     core = prepare(*inputs)
-    simulator = _core.Simulator(core.cluster, core.jobs, core.settings, core.past)
+    simulator = _core.CheckedSimulator(core.cluster, core.jobs, core.settings, core.past)
     stopped_for: dict[float, int] = {}
     while simulator.advance():
         if len(simulator.waiting):

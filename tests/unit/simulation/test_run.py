@@ -328,7 +328,7 @@ def test_a_snapshot_shows_no_true_duration() -> None:
 
 def test_nodes_of_a_job_that_does_not_run_are_an_error() -> None:
     inputs = prepare(jobs((0, 1, 1)), parse_cluster("1x1"), parse_policy("fifo"), SimulationConfig())
-    simulator = _core.Simulator(inputs.cluster, inputs.jobs, inputs.settings)
+    simulator = _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings)
     simulator.advance()
     with pytest.raises(ValueError, match="job 0 is not running"):
         simulator.snapshot().nodes_of(0)
