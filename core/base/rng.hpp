@@ -37,4 +37,9 @@ inline double normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t a, 
     return std::sqrt(-2.0 * std::log(u1)) * std::cos(6.283185307179586 * u2);
 }
 
+// Of mean 1.
+inline double exponential(std::uint64_t seed, std::uint64_t stream, std::uint64_t a, std::uint64_t b) {
+    return -std::log(1.0 - uniform(seed, stream, a, b));
+}
+
 }  // namespace gpuyard

@@ -30,6 +30,28 @@ namespace {
 
 }  // namespace
 
+ObservationLengths::ObservationLengths(const EnvSpec& spec) {
+    const Observer observer(spec);
+    jobs = observer.jobs_length();
+    nodes = observer.nodes_length();
+    globals = observer.globals_length();
+    actions = spec.actions();
+}
+
+ObservationArrays::ObservationArrays(const ObservationLengths& lengths, float* jobs_to, float* nodes_to, float* globals_to, std::int8_t* mask_to)
+    : jobs(jobs_to),
+      nodes(nodes_to),
+      globals(globals_to),
+      mask(mask_to),
+      jobs_stride(lengths.jobs),
+      nodes_stride(lengths.nodes),
+      globals_stride(lengths.globals) {}
+
+ObservationArrays::ObservationArrays(const ObservationLengths& lengths, float* flat, std::int8_t* mask_to)
+    : jobs(flat), nodes(jobs + lengths.jobs), globals(nodes + lengths.nodes), flat_mask(globals + lengths.globals), mask(mask_to) {
+    jobs_stride = nodes_stride = globals_stride = flat_mask_stride = lengths.flat();
+}
+
 VectorEnv::VectorEnv(std::shared_ptr<const EnvSpec> spec, std::size_t count, std::size_t threads, Autoreset autoreset)
     : spec_(std::move(spec)), autoreset_(autoreset), given_(count), seeds_(count, 0), episodes_(count, 0), begun_(count, 0), done_(count, 0),
       pool_(threads) {

@@ -1,6 +1,7 @@
 // Many environments stepped together by a pool of threads into arrays that the caller owns.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,9 +21,25 @@ public:
 };
 
 enum class Autoreset : std::uint8_t { off, same_step, next_step };
+inline constexpr std::array<Named<Autoreset>, 3> kAutoresets{{
+    {"off", Autoreset::off}, {"same-step", Autoreset::same_step}, {"next-step", Autoreset::next_step},
+}};
+
+// How many floats the parts of one observation have, and how many actions there are.
+struct ObservationLengths {
+    explicit ObservationLengths(const EnvSpec& spec);
+    std::size_t flat() const { return jobs + nodes + globals + actions; }
+
+    std::size_t jobs, nodes, globals, actions;
+};
 
 // Where observations go. Each environment has its own stretch, `*_stride` floats (or bytes of the mask) after the one before.
 struct ObservationArrays {
+    ObservationArrays() = default;
+    ObservationArrays(const ObservationLengths& lengths, float* jobs_to, float* nodes_to, float* globals_to, std::int8_t* mask_to);
+    // All in one array: jobs, nodes, globals, and the mask as floats.
+    ObservationArrays(const ObservationLengths& lengths, float* flat, std::int8_t* mask_to);
+
     float *jobs = nullptr, *nodes = nullptr, *globals = nullptr;
     float* flat_mask = nullptr;  // null unless observations are flat
     std::int8_t* mask = nullptr;

@@ -16,6 +16,11 @@ const Kernels& kernels_named(const std::string& name) {
     throw std::invalid_argument("this processor has no kernels " + name);
 }
 
+void check_sizes(const NetworkSettings& settings) {
+    if (settings.width == 0 || settings.depth == 0 || settings.heads == 0 || settings.width % settings.heads != 0)
+        throw std::invalid_argument("width, depth and heads are at least 1, and heads share the width");
+}
+
 void check_finite(const Tensors& tensors) {
     for (const auto& [name, tensor] : tensors)
         if (!std::all_of(tensor.values.begin(), tensor.values.end(), [](float x) { return std::isfinite(x); }))
@@ -43,6 +48,7 @@ void check_columns(const NetworkSettings& settings, const NetworkSizes& sizes) {
 
 std::unique_ptr<const Network> Network::make(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors,
                                              const std::string& kernels) {
+    check_sizes(settings);
     check_finite(tensors);
     check_columns(settings, sizes);
     using Make = std::unique_ptr<Network> (*)(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
@@ -61,6 +67,14 @@ void Network::forward(const NetworkInput& input, float* logits, float* value, Sc
     if (!rule_) return;
     scratch.prepare(rule_->scratch_floats());
     rule_->add_logits(input, kernels_, logits, scratch);
+}
+
+void Network::forward_batch(NetworkInput input, std::size_t count, float* logits, float* values, Scratch& scratch) const {
+    for (std::size_t i = 0; i < count; ++i) {
+        forward(input, logits + i * sizes_.actions, values + i, scratch);
+        input = {input.jobs + sizes_.rows * sizes_.job_columns, input.nodes + sizes_.tokens * sizes_.node_columns,
+                 input.globals + sizes_.global_columns, input.mask + sizes_.actions};
+    }
 }
 
 std::int64_t Network::choose(const NetworkInput& input, Scratch& scratch) const {

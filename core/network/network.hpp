@@ -81,6 +81,8 @@ public:
 
     // Writes `actions` logits and, unless null, the value, which costs extra. May be called by many threads, each with its own scratch.
     void forward(const NetworkInput& input, float* logits, float* value, Scratch& scratch) const;
+    // The same for `count` inputs that lie one behind the other.
+    void forward_batch(NetworkInput input, std::size_t count, float* logits, float* values, Scratch& scratch) const;
     // The legal action of the largest logit, the first of these; -1 if none is legal.
     std::int64_t choose(const NetworkInput& input, Scratch& scratch) const;
 

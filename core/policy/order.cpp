@@ -119,6 +119,12 @@ void append(QueueColumns& columns, const Scored& job, std::int32_t user, JobId i
     columns.job.push_back(id);
 }
 
+void score_from_outside(const Policy& policy, const QueueColumns& columns, std::span<double> scores) {
+    policy.scores(columns, scores);
+    for (std::size_t i = 0; i < scores.size(); ++i)
+        if (std::isnan(scores[i])) throw std::invalid_argument("an order returned NaN as the score of job " + std::to_string(columns.job[i]));
+}
+
 double DecayedUsage::at(Time now_us, double half_life_s) const {
     const double x = seconds(now_us - updated_us_);
     const double f = std::exp2(-(x / half_life_s));

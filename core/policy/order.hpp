@@ -1,6 +1,8 @@
 // Scores of jobs: docs/contract/simulator.md, section 8. Smaller goes first; ties by submit time, then id.
 #pragma once
 
+#include <span>
+
 #include "simulator/history.hpp"
 #include "policy/policy.hpp"
 
@@ -48,6 +50,8 @@ double score(Order order, const Scored& job, const Moment& moment);
 
 // Adds a job to the columns that an order from outside sees.
 void append(QueueColumns& columns, const Scored& job, std::int32_t user, JobId id);
+// The scores that an order from outside gives; std::invalid_argument if one is NaN.
+void score_from_outside(const Policy& policy, const QueueColumns& columns, std::span<double> scores);
 
 // A user's GPU-seconds, fading with a half-life.
 class DecayedUsage {

@@ -207,7 +207,6 @@ std::int32_t Placer::remainder_node(const ClusterState& state, const Demand& dem
     return best;
 }
 
-// Shared and CPU-only jobs sit on one node.
 // The node for a job without GPUs, where nodes are told apart by their free CPUs alone.
 std::int32_t Placer::cpu_node(const ClusterState& state, const Demand& demand, const PoolOption& option) const {
     const bool takes_first = rule_ == Placement::first_fit || rule_ == Placement::first_available;
@@ -224,6 +223,7 @@ std::int32_t Placer::cpu_node(const ClusterState& state, const Demand& demand, c
     return best;
 }
 
+// Shared and CPU-only jobs sit on one node.
 bool Placer::place_single(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out) {
     if (demand.kind == DemandKind::cpu_only && rule_ != Placement::power_aware) {
         const std::int32_t node = cpu_node(state, demand, option);
@@ -366,6 +366,19 @@ bool Placer::place_in_tiers(const ClusterState& state, const Demand& demand, All
             if (tiers_.best(state, demand, option, key, second_tier, out.parts) && take(option) && within_cap(state, demand, out))
                 return true;
     return false;
+}
+
+std::vector<JobId> never_placeable(std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, Placement rule,
+                                   std::int64_t power_cap_mw) {
+    const ClusterState empty(std::move(cluster));
+    Placer placer(rule, 0);
+    placer.set_power_cap(power_cap_mw);
+    std::vector<std::uint8_t> fits;
+    for (const Demand& demand : jobs.demands) fits.push_back(placer.placeable(empty, demand) ? 1 : 0);
+    std::vector<JobId> never;
+    for (std::size_t i = 0; i < jobs.demand.size(); ++i)
+        if (!fits[as_index(jobs.demand[i])]) never.push_back(static_cast<JobId>(i));
+    return never;
 }
 
 }  // namespace gpuyard

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/index.hpp"
@@ -47,6 +48,10 @@ struct Allocation {
         return gpuyard::run_time(duration_us, speed, static_cast<std::int32_t>(parts.size()), fewest_nodes, locality_penalty);
     }
 };
+
+// Jobs that do not fit even on the empty cluster, under a cap on what it draws (milliwatts; INT64_MAX: none).
+std::vector<JobId> never_placeable(std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, Placement rule,
+                                   std::int64_t power_cap_mw);
 
 // Chooses nodes for one job after another; reuses its buffers.
 class Placer {

@@ -12,6 +12,7 @@
 
 #include "base/index.hpp"
 #include "base/job.hpp"
+#include "base/named.hpp"
 #include "policy/placement.hpp"
 
 namespace gpuyard {
@@ -49,12 +50,6 @@ struct Policy {
     ScoreFunction scores;  // for Order::scored
 };
 
-template <class Enum>
-struct Named {
-    std::string_view name;
-    Enum value;
-};
-
 inline constexpr std::array<Named<Order>, 31> kOrders{{
     {"fifo", Order::fifo}, {"lifo", Order::lifo}, {"sjf", Order::sjf}, {"ljf", Order::ljf},
     {"smallest", Order::smallest}, {"largest", Order::largest}, {"saf", Order::saf}, {"laf", Order::laf},
@@ -78,9 +73,9 @@ inline constexpr std::array<Named<Placement>, 15> kPlacements{{
 }};
 
 // By name; std::invalid_argument for one that is not in the tables above.
-Order order_from_name(std::string_view name);
-Backfill backfill_from_name(std::string_view name);
-Placement placement_from_name(std::string_view name);
+inline Order order_from_name(std::string_view name) { return from_name(kOrders, name, "order"); }
+inline Backfill backfill_from_name(std::string_view name) { return from_name(kBackfills, name, "backfill"); }
+inline Placement placement_from_name(std::string_view name) { return from_name(kPlacements, name, "placement"); }
 
 // Weights of the terms of `multifactor`.
 struct Multifactor {

@@ -14,13 +14,11 @@
 #include <optional>
 
 #include "base/index.hpp"
-#include "python/bindings_formulas.hpp"
 #include "python/bindings_shared.hpp"
 #include "cluster/job_table.hpp"
-#include "simulator/lean_run.hpp"
 #include "base/rng.hpp"
 #include "simulator/schedule.hpp"
-#include "simulator/lean_simulator.hpp"
+#include "simulator/run.hpp"
 #include "simulator/snapshot.hpp"
 #include "simulator/checked_simulator.hpp"
 #include "metrics/timeline.hpp"
@@ -54,9 +52,6 @@ void call_scores(nb::handle function, const QueueColumns& columns, std::span<dou
         throw std::invalid_argument("an order returned " + std::to_string(array.size()) + " scores for " +
                                     std::to_string(scores.size()) + " queued jobs");
     std::copy_n(array.data(), array.size(), scores.begin());
-    for (std::size_t i = 0; i < scores.size(); ++i)
-        if (std::isnan(scores[i]))
-            throw std::invalid_argument("an order returned NaN as the score of job " + std::to_string(columns.job[i]));
 }
 
 std::shared_ptr<BoundPolicy> make_policy(const std::string& order, const std::string& backfill, const std::string& placement,
@@ -79,36 +74,6 @@ std::shared_ptr<BoundPolicy> make_policy(const std::string& order, const std::st
     return bound;
 }
 
-nb::dict to_dict(const FullSimulator& simulator) {
-    const ScheduleArrays arrays = schedule_of(simulator);
-    const Time end = arrays.end_us.empty() ? 0 : *std::max_element(arrays.end_us.begin(), arrays.end_us.end());
-    nb::dict dict = to_dict(arrays);
-    if (auto runs = runs_of(simulator)) {
-        nb::dict columns;
-        columns["entry"] = to_numpy(std::move(runs->entry));
-        columns["taken_us"] = to_numpy(std::move(runs->taken_us));
-        columns["begin_us"] = to_numpy(std::move(runs->begin_us));
-        columns["stop_us"] = to_numpy(std::move(runs->stop_us));
-        columns["released_us"] = to_numpy(std::move(runs->released_us));
-        columns["restore_us"] = to_numpy(std::move(runs->restore_us));
-        columns["lost_us"] = to_numpy(std::move(runs->lost_us));
-        columns["ending"] = to_numpy(std::move(runs->ending));
-        columns["gpu_index"] = to_numpy(std::move(runs->gpu_index));
-        columns["node_offset"] = to_numpy(std::move(runs->node_offset));
-        columns["node"] = to_numpy(std::move(runs->node));
-        columns["node_gpus"] = to_numpy(std::move(runs->node_gpus));
-        dict["runs"] = columns;
-    }
-    if (const std::vector<Downtime> down = simulator.downtime(end); !down.empty()) {
-        nb::dict columns;
-        columns["node"] = column(down, [](const Downtime& d) { return d.node; });
-        columns["from_us"] = column(down, [](const Downtime& d) { return d.from_us; });
-        columns["to_us"] = column(down, [](const Downtime& d) { return d.to_us; });
-        dict["downtime"] = columns;
-    }
-    return dict;
-}
-
 using Past = std::vector<std::tuple<std::int32_t, std::int32_t, std::int32_t, std::int64_t, Time>>;
 
 std::vector<PastJob> past_jobs(const Past& past) {
@@ -117,42 +82,16 @@ std::vector<PastJob> past_jobs(const Past& past) {
     return jobs;
 }
 
-nb::dict simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const BoundPolicy& policy,
-                  std::shared_ptr<const Settings> settings, nb::object progress, const Past& past) {
-    const Progress report = [&](std::int64_t finished) {
-        nb::gil_scoped_acquire acquire;
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        if (!progress.is_none()) progress(finished);
-    };
-    if (needs_full_simulator(policy.policy, *settings)) {
-        FullSimulator simulator(std::move(cluster), std::move(jobs), settings, needs_of(policy.policy, *settings), past_jobs(past));
-        {
-            nb::gil_scoped_release release;
-            run_policy(simulator, policy.policy, report);
-        }
-        return to_dict(simulator);
-    }
+nb::dict run(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const BoundPolicy& policy,
+             std::shared_ptr<const Settings> settings, const nb::object& progress, const Past& past) {
+    const Progress report = progress_to(progress);
+    const std::vector<PastJob> finished = past_jobs(past);
     ScheduleArrays arrays;
     {
         nb::gil_scoped_release release;
-        LeanSimulator simulator(std::move(cluster), std::move(jobs), *settings, tracking_for(policy.policy));
-        run_policy(simulator, policy.policy, report);
-        arrays = schedule_of(std::move(simulator));
+        arrays = simulate(std::move(cluster), std::move(jobs), policy.policy, std::move(settings), finished, report);
     }
     return to_dict(std::move(arrays));
-}
-
-Out<std::int64_t> never_placeable(std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, const std::string& placement,
-                                  std::int64_t power_cap_mw) {
-    const ClusterState empty(cluster);
-    Placer placer(placement_from_name(placement), 0);
-    placer.set_power_cap(power_cap_mw);
-    std::vector<std::uint8_t> impossible;
-    for (const Demand& demand : jobs.demands) impossible.push_back(placer.placeable(empty, demand) ? 0 : 1);
-    std::vector<std::int64_t> ids;
-    for (std::size_t i = 0; i < jobs.demand.size(); ++i)
-        if (impossible[as_index(jobs.demand[i])]) ids.push_back(static_cast<std::int64_t>(i));
-    return to_numpy(std::move(ids));
 }
 
 template <class Draw>
@@ -161,12 +100,6 @@ Out<double> draws(std::int64_t count, Draw draw_one) {
     std::vector<double> values(as_index(count));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = draw_one(static_cast<std::uint64_t>(i));
     return to_numpy(std::move(values));
-}
-
-std::vector<std::string> names_of(const auto& table) {
-    std::vector<std::string> names;
-    for (const auto& entry : table) names.emplace_back(entry.name);
-    return names;
 }
 
 void bind_random(nb::module_& m) {
@@ -178,7 +111,7 @@ void bind_random(nb::module_& m) {
         return draws(count, [=](std::uint64_t i) { return normal(seed, stream, i, 0); });
     }, "seed"_a, "stream"_a, "count"_a);
     m.def("exponentials", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
-        return draws(count, [=](std::uint64_t i) { return -std::log(1.0 - uniform(seed, stream, i, 0)); });
+        return draws(count, [=](std::uint64_t i) { return exponential(seed, stream, i, 0); });
     }, "seed"_a, "stream"_a, "count"_a);
     m.def("lognormals", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count, double mu, double sigma) {
         return draws(count, [=](std::uint64_t i) { return std::exp(mu + sigma * normal(seed, stream, i, 0)); });
@@ -270,13 +203,14 @@ void bind_simulation(nb::module_& m) {
         .def("has_finished", [](const CheckedSimulator& s, JobId job) { return s.simulator().has_finished(job); }, "job"_a)
         .def("snapshot", &CheckedSimulator::snapshot)
         .def("apply", &CheckedSimulator::apply, "decision"_a)
-        .def("schedule", [](const CheckedSimulator& s) { return to_dict(s.simulator()); });
+        .def("schedule", [](const CheckedSimulator& s) { return to_dict(schedule_of(s.simulator())); });
 
-    m.def("simulate", &simulate, "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "progress"_a = nb::none(), "past"_a = Past());
-    m.def("never_placeable", &never_placeable, "cluster"_a, "jobs"_a, "placement"_a, "power_cap_mw"_a = INT64_MAX);
+    m.def("simulate", &run, "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "progress"_a = nb::none(), "past"_a = Past());
+    m.def("never_placeable", [](std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, const std::string& placement,
+                                std::int64_t power_cap_mw) {
+        return to_numpy(never_placeable(std::move(cluster), jobs, placement_from_name(placement), power_cap_mw));
+    }, "cluster"_a, "jobs"_a, "placement"_a, "power_cap_mw"_a = INT64_MAX);
     m.def("order_names", [] { return names_of(kOrders); });
-    m.def("backfill_names", [] { return names_of(kBackfills); });
-    m.def("placement_names", [] { return names_of(kPlacements); });
 }
 
 void bind_timeline(nb::module_& m) {
@@ -314,7 +248,8 @@ NB_MODULE(_core, m) {
     gpuyard::bind_snapshot(m);
     gpuyard::bind_simulation(m);
     gpuyard::bind_timeline(m);
-    gpuyard::bind_formulas(m);
     gpuyard::bind_env(m);
     gpuyard::bind_learn(m);
+    nanobind::module_ testing = m.def_submodule("testing", "Parts of the core by themselves, for tests that compare them with another implementation.");
+    gpuyard::bind_testing(testing);
 }

@@ -16,20 +16,6 @@ using namespace nb::literals;
 
 namespace {
 
-template <class Enum, std::size_t N>
-Enum from_name(const std::array<Named<Enum>, N>& table, const std::string& name) {
-    for (const Named<Enum>& entry : table)
-        if (entry.name == name) return entry.value;
-    throw std::invalid_argument("unknown name " + name);
-}
-
-template <class Enum, std::size_t N>
-std::vector<std::string> names(const std::array<Named<Enum>, N>& table) {
-    std::vector<std::string> out;
-    for (const Named<Enum>& entry : table) out.emplace_back(entry.name);
-    return out;
-}
-
 using Columns = std::vector<std::tuple<std::string, double, double>>;
 
 template <std::size_t N>
@@ -49,27 +35,13 @@ T* buffer(const nb::dict& arrays, const char* name, std::size_t size) {
 }
 
 ObservationArrays observation_arrays(const nb::dict& arrays, const std::string& prefix, std::size_t count, const EnvSpec& spec) {
-    const Observer observer(spec);
-    const std::size_t jobs = observer.jobs_length(), nodes = observer.nodes_length(), globals = observer.globals_length();
-    const std::size_t actions = spec.actions();
-    ObservationArrays out;
-    out.mask = buffer<std::int8_t>(arrays, (prefix + "mask").c_str(), count * actions);
-    if (arrays.contains((prefix + "flat").c_str())) {
-        const std::size_t width = jobs + nodes + globals + actions;
-        out.jobs = buffer<float>(arrays, (prefix + "flat").c_str(), count * width);
-        out.nodes = out.jobs + jobs;
-        out.globals = out.nodes + nodes;
-        out.flat_mask = out.globals + globals;
-        out.jobs_stride = out.nodes_stride = out.globals_stride = out.flat_mask_stride = width;
-        return out;
-    }
-    out.jobs = buffer<float>(arrays, (prefix + "jobs").c_str(), count * jobs);
-    out.nodes = buffer<float>(arrays, (prefix + "nodes").c_str(), count * nodes);
-    out.globals = buffer<float>(arrays, (prefix + "globals").c_str(), count * globals);
-    out.jobs_stride = jobs;
-    out.nodes_stride = nodes;
-    out.globals_stride = globals;
-    return out;
+    const ObservationLengths lengths(spec);
+    const auto floats = [&](const char* name, std::size_t length) {
+        return buffer<float>(arrays, (prefix + name).c_str(), count * length);
+    };
+    auto* const mask = buffer<std::int8_t>(arrays, (prefix + "mask").c_str(), count * lengths.actions);
+    if (arrays.contains((prefix + "flat").c_str())) return ObservationArrays(lengths, floats("flat", lengths.flat()), mask);
+    return ObservationArrays(lengths, floats("jobs", lengths.jobs), floats("nodes", lengths.nodes), floats("globals", lengths.globals), mask);
 }
 
 // A vector of environments and the arrays it writes into, which must not go away before it.
@@ -94,25 +66,17 @@ void attach(BoundVectorEnv& self, const nb::dict& arrays) {
     self.arrays = arrays;
 }
 
-nb::dict record_of(Environment& env) {
+nb::dict record_of(const Environment& env) {
     const LeanSimulator& simulator = env.simulator();
-    std::vector<std::int64_t> offset{0};
-    std::vector<std::int32_t> node, gpus;
-    for (std::int64_t job = 0; job < simulator.jobs().size(); ++job) {
-        for (const Part& part : simulator.parts_of(job)) {
-            node.push_back(part.node);
-            gpus.push_back(part.gpus);
-        }
-        offset.push_back(std::ssize(node));
-    }
+    ScheduleArrays schedule = schedule_of(simulator);
     nb::dict dict;
     dict["submit_us"] = to_numpy(simulator.jobs().submit_us);
-    dict["start_us"] = to_numpy(simulator.record().start_us);
-    dict["end_us"] = to_numpy(simulator.record().end_us);  // also those to come
+    dict["start_us"] = to_numpy(std::move(schedule.start_us));
+    dict["end_us"] = to_numpy(std::move(schedule.end_us));  // also those to come
     dict["row"] = to_numpy(simulator.jobs().row);
-    dict["node_offset"] = to_numpy(std::move(offset));
-    dict["node"] = to_numpy(std::move(node));
-    dict["node_gpus"] = to_numpy(std::move(gpus));
+    dict["node_offset"] = to_numpy(std::move(schedule.node_offset));
+    dict["node"] = to_numpy(std::move(schedule.node));
+    dict["node_gpus"] = to_numpy(std::move(schedule.node_gpus));
     dict["now_us"] = simulator.now();
     dict["warmup"] = env.own_from();
     return dict;
@@ -124,13 +88,13 @@ void bind_spec(nb::module_& m) {
                             const std::string& lookahead, const BoundPolicy& base, std::shared_ptr<const Settings> settings,
                             const std::vector<std::pair<std::string, double>>& rewards, const BoundPolicy* baseline, const std::string& metric) {
             new (self) EnvSpec();
-            self->kind = from_name(kEnvKinds, kind);
-            self->step_mode = from_name(kStepModes, step_mode);
-            self->tokens = from_name(kTokens, tokens);
-            self->lookahead = from_name(kLookaheads, lookahead);
+            self->kind = from_name(kEnvKinds, kind, "kind of environment");
+            self->step_mode = from_name(kStepModes, step_mode, "step mode");
+            self->tokens = from_name(kTokens, tokens, "kind of tokens");
+            self->lookahead = from_name(kLookaheads, lookahead, "lookahead");
             self->base = base.policy;
             self->settings = std::move(settings);
-            for (const auto& [name, weight] : rewards) self->weights[static_cast<std::size_t>(from_name(kTermNames, name))] = weight;
+            for (const auto& [name, weight] : rewards) self->weights[static_cast<std::size_t>(from_name(kTermNames, name, "reward"))] = weight;
             if (baseline != nullptr) self->baseline = baseline->policy;
             self->baseline_metric = episode_metric_from_name(metric);
         }, "kind"_a, "step_mode"_a, "tokens"_a, "lookahead"_a, "base"_a, "settings"_a, "rewards"_a, "baseline"_a.none(), "baseline_metric"_a)
@@ -151,7 +115,7 @@ void bind_spec(nb::module_& m) {
         }, "rows"_a, "tokens"_a, "pools"_a, "lookahead"_a, "hosts"_a)
         .def_prop_ro("actions", &EnvSpec::actions);
     m.def("token_rows", [](const ClusterSpec& cluster, const std::string& tokens) {
-        return Occupancy::rows_for(cluster, from_name(kTokens, tokens));
+        return Occupancy::rows_for(cluster, from_name(kTokens, tokens, "kind of tokens"));
     }, "cluster"_a, "tokens"_a);
     m.attr("OBSERVATION_VERSION") = kObservationVersion;
     m.attr("JOB_COLUMNS") = columns(kJobColumns);
@@ -159,15 +123,11 @@ void bind_spec(nb::module_& m) {
     m.attr("ASKED_GLOBAL_COLUMNS") = columns(kAskedGlobalColumns);
     m.attr("NODE_COLUMNS") = columns(kNodeColumns);
     m.attr("GLOBAL_COLUMNS") = columns(kGlobalColumns);
-    m.attr("REWARD_TERMS") = names(kTermNames);
+    m.attr("REWARD_TERMS") = names_of(kTermNames);
     m.attr("EPISODE_METRICS") = std::vector<std::string>(kEpisodeMetrics.begin(), kEpisodeMetrics.end());
     nb::class_<EpisodeTable>(m, "EpisodeTable")
         .def(nb::init<std::shared_ptr<const ClusterSpec>, std::shared_ptr<const JobTable>, const EnvSpec&>(), "cluster"_a, "jobs"_a, "spec"_a)
         .def("__len__", [](const EpisodeTable& t) { return t.jobs->size(); });
-    m.def("observe", [](const Snapshot& snapshot, const EnvSpec& spec) {
-        Observation o = observe(snapshot, spec);
-        return nb::make_tuple(to_numpy(std::move(o.jobs)), to_numpy(std::move(o.nodes)), to_numpy(std::move(o.globals)));
-    }, "snapshot"_a, "spec"_a);
 }
 
 }  // namespace
@@ -178,8 +138,7 @@ void bind_env(nb::module_& m) {
     nb::class_<BoundVectorEnv>(m, "VectorEnv")
         .def("__init__", [](BoundVectorEnv* self, std::shared_ptr<const EnvSpec> spec, std::size_t count, std::size_t threads,
                             const std::string& autoreset) {
-            const Autoreset mode = autoreset == "same-step" ? Autoreset::same_step : autoreset == "next-step" ? Autoreset::next_step : Autoreset::off;
-            new (self) BoundVectorEnv(std::move(spec), count, threads, mode);
+            new (self) BoundVectorEnv(std::move(spec), count, threads, from_name(kAutoresets, autoreset, "autoreset mode"));
         }, "spec"_a, "count"_a, "threads"_a, "autoreset"_a)
         .def("set_windows", [](BoundVectorEnv& self, std::shared_ptr<const EpisodeTable> table, std::int64_t begin, std::int64_t end,
                                std::int64_t jobs, std::int64_t warmup) {

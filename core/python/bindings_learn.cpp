@@ -22,30 +22,21 @@ using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using MaskArray = nb::ndarray<const std::int8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using MaskBatch = nb::ndarray<const std::int8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-template <class Enum, std::size_t N>
-Enum from_name(const std::array<Named<Enum>, N>& table, const std::string& name) {
-    for (const Named<Enum>& entry : table)
-        if (entry.name == name) return entry.value;
-    throw std::invalid_argument("unknown name " + name);
-}
-
 NetworkSettings settings_of(const nb::dict& config) {
     NetworkSettings settings;
-    settings.kind = from_name(kNetworkKinds, nb::cast<std::string>(config["kind"]));
+    settings.kind = from_name(kNetworkKinds, nb::cast<std::string>(config["kind"]), "kind of network");
     settings.width = nb::cast<std::size_t>(config["width"]);
     settings.depth = nb::cast<std::size_t>(config["depth"]);
     settings.heads = nb::cast<std::size_t>(config["heads"]);
-    settings.residual = from_name(kResiduals, nb::cast<std::string>(config["residual"]));
+    settings.residual = from_name(kResiduals, nb::cast<std::string>(config["residual"]), "residual");
     settings.strength = static_cast<float>(nb::cast<double>(config["strength"]));
-    if (settings.width == 0 || settings.depth == 0 || settings.heads == 0 || settings.width % settings.heads != 0)
-        throw std::invalid_argument("width, depth and heads are at least 1, and heads share the width");
     return settings;
 }
 
 NetworkSizes sizes_of(const nb::dict& document) {
     const auto number = [&](const char* name) { return nb::cast<std::size_t>(document[name]); };
     const auto place = [&](const char* name) { return nb::cast<std::int64_t>(document[name]); };
-    return {from_name(kEnvKinds, nb::cast<std::string>(document["kind"])),
+    return {from_name(kEnvKinds, nb::cast<std::string>(document["kind"]), "kind of environment"),
             number("rows"), number("job_columns"), number("tokens"), number("node_columns"), number("global_columns"), number("pools"),
             number("actions"),
             place("job_present"), place("job_base_choice"), place("node_present"), place("node_base_choice"), place("base_pool"),
@@ -95,13 +86,8 @@ nb::object shaped(std::vector<T> values, std::initializer_list<std::size_t> shap
 nb::tuple forward_batch(BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const MaskBatch& masks) {
     const std::size_t count = masks.shape(0);
     const NetworkSizes& sizes = self.network->sizes();
-    NetworkInput input = self.input(jobs, nodes, globals, masks, count);
     std::vector<float> logits(count * sizes.actions), values(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        self.network->forward(input, logits.data() + i * sizes.actions, &values[i], self.scratch);
-        input = {input.jobs + sizes.rows * sizes.job_columns, input.nodes + sizes.tokens * sizes.node_columns,
-                 input.globals + sizes.global_columns, input.mask + sizes.actions};
-    }
+    self.network->forward_batch(self.input(jobs, nodes, globals, masks, count), count, logits.data(), values.data(), self.scratch);
     return nb::make_tuple(shaped(std::move(logits), {count, sizes.actions}), to_numpy(std::move(values)));
 }
 
@@ -123,9 +109,6 @@ void bind_network(nb::module_& m) {
         .def("choose", [](BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const MaskArray& mask) {
             return self.network->choose(self.input(jobs, nodes, globals, mask), self.scratch);
         }, "jobs"_a, "nodes"_a, "globals"_a, "mask"_a);
-    std::vector<std::string> kernels;
-    for (const Kernels* form : available_kernels()) kernels.emplace_back(form->name);
-    m.attr("NETWORK_KERNELS") = kernels;
 }
 
 // --- Episodes -----------------------------------------------------------------------------------------------
@@ -187,12 +170,8 @@ void bind_rollouts(nb::module_& m) {
 // --- Networks as policies -----------------------------------------------------------------------------------
 
 nb::dict replay_all(std::shared_ptr<const EnvSpec> spec, std::shared_ptr<const EpisodeTable> table, const BoundNetwork& network,
-                    nb::object progress) {
-    const Progress report = [&](std::int64_t finished) {
-        nb::gil_scoped_acquire acquire;
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        if (!progress.is_none()) progress(finished);
-    };
+                    const nb::object& progress) {
+    const Progress report = progress_to(progress);
     ScheduleArrays arrays;
     {
         nb::gil_scoped_release release;
@@ -217,7 +196,7 @@ void bind_policies(nb::module_& m) {
     }, "spec"_a, "table"_a, "network"_a, "count"_a);
     m.def("observed_sizes", [](const Snapshot& snapshot, const std::string& tokens) {
         const ClusterSpec& cluster = snapshot.state.spec();
-        return std::tuple(Occupancy::rows_for(cluster, from_name(kTokens, tokens)), cluster.pools.size(),
+        return std::tuple(Occupancy::rows_for(cluster, from_name(kTokens, tokens, "kind of tokens")), cluster.pools.size(),
                           as_index(cluster.total_gpus), cluster.node_count());
     }, "snapshot"_a, "tokens"_a);
 }

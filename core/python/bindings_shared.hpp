@@ -15,6 +15,7 @@
 
 #include "cluster/cluster.hpp"
 #include "policy/policy.hpp"
+#include "simulator/progress.hpp"
 #include "simulator/schedule.hpp"
 
 namespace gpuyard {
@@ -68,25 +69,19 @@ inline Parts node_pairs(std::span<const Part> parts) {
     return pairs;
 }
 
-inline nb::dict to_dict(ScheduleArrays arrays) {
-    nb::dict dict;
-    dict["start_us"] = to_numpy(std::move(arrays.start_us));
-    dict["end_us"] = to_numpy(std::move(arrays.end_us));
-    dict["status"] = to_numpy(std::move(arrays.status));
-    dict["backfilled"] = to_numpy(std::move(arrays.backfilled));
-    dict["gpu_index"] = to_numpy(std::move(arrays.gpu_index));
-    dict["node_offset"] = to_numpy(std::move(arrays.node_offset));
-    dict["node"] = to_numpy(std::move(arrays.node));
-    dict["node_gpus"] = to_numpy(std::move(arrays.node_gpus));
-    return dict;
-}
+// With `runs` and `downtime` where there are any.
+nb::dict to_dict(ScheduleArrays arrays);
 
-// The schedule of a full simulator: its arrays, with `runs` and `downtime` where there are any.
+// Calls a Python function, if there is one, and looks for Ctrl-C. `function` must outlive it.
+Progress progress_to(const nb::object& function);
+
 // Snapshot, Decision and what is asked of them.
 void bind_snapshot(nb::module_& m);
 // Environments.
 void bind_env(nb::module_& m);
 // Networks and what they drive.
 void bind_learn(nb::module_& m);
+// Single formulas, placements and observations, so that tests can compare them bit by bit with another implementation.
+void bind_testing(nb::module_& m);
 
 }  // namespace gpuyard

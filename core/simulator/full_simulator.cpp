@@ -46,8 +46,8 @@ FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::sh
 }
 
 Time FullSimulator::draw_time(std::uint64_t stream, std::int32_t node, Time mean_us) const {
-    const double u = uniform(settings_->seed, stream, static_cast<std::uint64_t>(node), failures_of_node_[as_index(node)]);
-    const double us = std::nearbyint(static_cast<double>(mean_us) * -std::log(1.0 - u));
+    const double e = exponential(settings_->seed, stream, static_cast<std::uint64_t>(node), failures_of_node_[as_index(node)]);
+    const double us = std::nearbyint(static_cast<double>(mean_us) * e);
     return std::max(Time{1}, static_cast<Time>(us));
 }
 

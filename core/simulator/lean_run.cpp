@@ -1,7 +1,6 @@
 #include "simulator/lean_run.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
@@ -16,8 +15,6 @@ namespace gpuyard {
 namespace {
 
 constexpr std::size_t kMostClasses = 1024;  // of a queue, to be searched class by class
-constexpr std::int64_t kClockEvery = 64;    // instants between looks at the clock
-constexpr std::chrono::milliseconds kProgressEvery{50};
 
 bool is_easy(const Policy& policy) { return policy.backfill == Backfill::easy || policy.backfill == Backfill::easy_sjf; }
 
@@ -167,18 +164,13 @@ std::vector<std::int32_t> LeanRun::make_groups() {
 }
 
 void LeanRun::run(const Progress& progress) {
-    std::int64_t instants = 0;
-    auto last = std::chrono::steady_clock::time_point::min();
+    ProgressClock clock(progress);
     while (simulator_.next_instant(*this)) {
         for (QueueRun& queue : queues_)
             if (needs_pass(queue)) pass(queue);
-        if (++instants % kClockEvery != 0 || !progress) continue;
-        if (const auto now = std::chrono::steady_clock::now(); now >= last + kProgressEvery) {
-            progress(simulator_.finished());
-            last = now;
-        }
+        clock.instant(simulator_.finished());
     }
-    if (progress) progress(simulator_.finished());
+    clock.end(simulator_.finished());
     for (const QueueRun& queue : queues_)
         if (queue.waiting > 0) throw std::logic_error("jobs are left waiting on an idle cluster");
 }
@@ -397,7 +389,7 @@ void LeanRun::rank_by_score(const QueueRun& queue) {
             scores_.push_back(score(policy_.order, scored, moment));
     }
     scores_.resize(candidates_.size());
-    if (from_outside) policy_.scores(columns, scores_);
+    if (from_outside) score_from_outside(policy_, columns, scores_);
     by_score_.resize(candidates_.size());
     std::iota(by_score_.begin(), by_score_.end(), std::size_t{0});
     std::make_heap(by_score_.begin(), by_score_.end(), [&](std::size_t a, std::size_t b) { return ranks_behind(a, b); });

@@ -92,7 +92,7 @@ void NativePolicy::score_all(const Queue& queue) {
         columns.now_us = snapshot_.now_us;
         for (std::size_t i = 0; i < scored_.size(); ++i)
             append(columns, scored_[i], job_of(queue.entries[i]).user, queue.entries[i].job);
-        policy_.scores(columns, scores_);
+        score_from_outside(policy_, columns, scores_);
         return;
     }
     const Moment now = moment();

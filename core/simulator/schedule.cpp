@@ -28,6 +28,41 @@ ScheduleArrays allocations_of(const LeanSimulator& simulator) {
     return out;
 }
 
+std::optional<RunArrays> runs_of(const FullSimulator& simulator) {
+    std::vector<const Run*> runs;
+    bool plain = true;
+    for (const Run& run : simulator.runs()) {
+        if (run.begin_us < 0) continue;
+        runs.push_back(&run);
+        plain = plain && run.taken_us == run.begin_us && run.ending <= RunEnding::timeout;
+    }
+    if (plain) return std::nullopt;
+    std::sort(runs.begin(), runs.end(),
+              [](const Run* a, const Run* b) { return a->begin_us != b->begin_us ? a->begin_us < b->begin_us : a->job < b->job; });
+    RunArrays out;
+    out.node_offset.push_back(0);
+    for (const Run* run : runs) {
+        out.entry.push_back(run->job);
+        out.taken_us.push_back(run->taken_us);
+        out.begin_us.push_back(run->begin_us);
+        out.stop_us.push_back(run->stop_us);
+        out.released_us.push_back(run->released_us);
+        out.restore_us.push_back(run->restore_us);
+        out.lost_us.push_back(run->lost_us);
+        out.ending.push_back(static_cast<std::uint8_t>(run->ending));
+        std::int32_t gpu = -1;
+        for (const Part& part : simulator.parts_of(*run)) {
+            out.node.push_back(part.node);
+            out.node_gpus.push_back(part.gpus);
+            if (simulator.jobs().demand_of(as_index(run->job)).kind == DemandKind::shared)
+                gpu = std::countr_zero(part.gpu_mask);
+        }
+        out.gpu_index.push_back(gpu);
+        out.node_offset.push_back(static_cast<std::int64_t>(out.node.size()));
+    }
+    return out;
+}
+
 void add_times(ScheduleArrays& out, LeanSimulator::Record record) {
     out.start_us = std::move(record.start_us);
     out.end_us = std::move(record.end_us);
@@ -65,41 +100,8 @@ ScheduleArrays schedule_of(const FullSimulator& simulator) {
         }
         out.node_offset.push_back(static_cast<std::int64_t>(out.node.size()));
     }
-    return out;
-}
-
-std::optional<RunArrays> runs_of(const FullSimulator& simulator) {
-    std::vector<const Run*> runs;
-    bool plain = true;
-    for (const Run& run : simulator.runs()) {
-        if (run.begin_us < 0) continue;
-        runs.push_back(&run);
-        plain = plain && run.taken_us == run.begin_us && run.ending <= RunEnding::timeout;
-    }
-    if (plain) return std::nullopt;
-    std::sort(runs.begin(), runs.end(),
-              [](const Run* a, const Run* b) { return a->begin_us != b->begin_us ? a->begin_us < b->begin_us : a->job < b->job; });
-    RunArrays out;
-    out.node_offset.push_back(0);
-    for (const Run* run : runs) {
-        out.entry.push_back(run->job);
-        out.taken_us.push_back(run->taken_us);
-        out.begin_us.push_back(run->begin_us);
-        out.stop_us.push_back(run->stop_us);
-        out.released_us.push_back(run->released_us);
-        out.restore_us.push_back(run->restore_us);
-        out.lost_us.push_back(run->lost_us);
-        out.ending.push_back(static_cast<std::uint8_t>(run->ending));
-        std::int32_t gpu = -1;
-        for (const Part& part : simulator.parts_of(*run)) {
-            out.node.push_back(part.node);
-            out.node_gpus.push_back(part.gpus);
-            if (simulator.jobs().demand_of(as_index(run->job)).kind == DemandKind::shared)
-                gpu = std::countr_zero(part.gpu_mask);
-        }
-        out.gpu_index.push_back(gpu);
-        out.node_offset.push_back(static_cast<std::int64_t>(out.node.size()));
-    }
+    out.runs = runs_of(simulator);
+    out.downtime = simulator.downtime(out.end_us.empty() ? 0 : *std::max_element(out.end_us.begin(), out.end_us.end()));
     return out;
 }
 

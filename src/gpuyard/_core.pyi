@@ -170,8 +170,6 @@ def never_placeable(
     cluster: ClusterSpec, jobs: JobTable, placement: str, power_cap_mw: int = ...
 ) -> _I64: ...
 def order_names() -> list[str]: ...
-def backfill_names() -> list[str]: ...
-def placement_names() -> list[str]: ...
 def time_means(
     start_us: _I64,
     end_us: _I64,
@@ -185,42 +183,6 @@ def time_means(
     to_us: int,
 ) -> tuple[float, float, _F64]: ...
 def users_active(user: _I32, submit_us: _I64, end_us: _I64) -> _I32: ...
-def score(
-    order: str,
-    submit_us: int,
-    estimate_us: int,
-    size_gpus: float,
-    priority: float,
-    deadline_us: int,
-    row: int,
-    user_usage: float,
-    now_us: int,
-    instant: int,
-    seed: int,
-    origin_s: float,
-    order_parameter: float = 1.0,
-) -> float: ...
-def run_time(
-    duration_us: int, speed: float, nodes_used: int, fewest_nodes: int, locality_penalty: float
-) -> int: ...
-def decayed_usage(changes: list[tuple[int, int]], now_us: int, half_life_s: float) -> float: ...
-def place(
-    cluster: ClusterSpec,
-    jobs: JobTable,
-    placement: str,
-    held: list[tuple[int, list[tuple[int, int]]]],
-    job: int,
-    mix: list[tuple[int, int, int]] = ...,
-    seed: int = 0,
-) -> list[tuple[int, int]] | None: ...
-def placeable(
-    cluster: ClusterSpec,
-    jobs: JobTable,
-    placement: str,
-    held: list[tuple[int, list[tuple[int, int]]]],
-    job: int,
-) -> bool: ...
-
 OBSERVATION_VERSION: int
 JOB_COLUMNS: list[tuple[str, float, float]]
 ASKED_JOB_COLUMNS: list[tuple[str, float, float]]
@@ -285,12 +247,6 @@ class VectorEnv:
     def clock_s(self, i: int) -> float: ...
 
 def token_rows(cluster: ClusterSpec, tokens: str) -> int: ...
-def observe(
-    snapshot: Snapshot, spec: EnvSpec
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]: ...
-
-NETWORK_KERNELS: list[str]
-
 class Network:
     def __init__(
         self,
@@ -337,3 +293,54 @@ def observed_sizes(snapshot: Snapshot, tokens: str) -> tuple[int, int, int, int]
 def time_decisions(
     spec: EnvSpec, table: EpisodeTable, network: Network, count: int
 ) -> tuple[_F64, _F64, _I64]: ...
+
+class testing:  # noqa: N801 - a module
+    """Parts of the core by themselves, for tests that compare them with another implementation."""
+
+    NETWORK_KERNELS: list[str]
+
+    @staticmethod
+    def score(
+        order: str,
+        submit_us: int,
+        estimate_us: int,
+        size_gpus: float,
+        priority: float,
+        deadline_us: int,
+        row: int,
+        user_usage: float,
+        now_us: int,
+        instant: int,
+        seed: int,
+        origin_s: float,
+        order_parameter: float = 1.0,
+    ) -> float: ...
+    @staticmethod
+    def run_time(
+        duration_us: int, speed: float, nodes_used: int, fewest_nodes: int, locality_penalty: float
+    ) -> int: ...
+    @staticmethod
+    def decayed_usage(changes: list[tuple[int, int]], now_us: int, half_life_s: float) -> float: ...
+    @staticmethod
+    def place(
+        cluster: ClusterSpec,
+        jobs: JobTable,
+        placement: str,
+        held: list[tuple[int, list[tuple[int, int]]]],
+        job: int,
+        mix: list[tuple[int, int, int]] = ...,
+        seed: int = 0,
+    ) -> list[tuple[int, int]] | None: ...
+    @staticmethod
+    def placeable(
+        cluster: ClusterSpec,
+        jobs: JobTable,
+        placement: str,
+        held: list[tuple[int, list[tuple[int, int]]]],
+        job: int,
+    ) -> bool: ...
+
+    @staticmethod
+    def observe(
+        snapshot: Snapshot, spec: EnvSpec
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]: ...

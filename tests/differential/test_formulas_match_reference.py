@@ -64,7 +64,7 @@ def random_moment(rng: random.Random, order: str, request: Request) -> Simulatio
 def native_score(order: str, request: Request, moment: Simulation) -> float:
     job = request.job
     name, _, number = order.partition(":")
-    return _core.score(
+    return _core.testing.score(
         name,
         request.submit_us,
         _core.ENDLESS if request.estimate_us is None else request.estimate_us,
@@ -104,7 +104,7 @@ def reference_run_time(
 
 def native_run_time(*arguments: float) -> int | None:
     try:
-        return _core.run_time(*arguments)  # type: ignore[arg-type]
+        return _core.testing.run_time(*arguments)  # type: ignore[arg-type]
     except OverflowError:
         return None
 
@@ -128,9 +128,9 @@ def test_run_times_have_the_same_bits_and_overflow_together() -> None:
 
 
 def test_run_times_round_half_to_even_and_never_to_0() -> None:
-    assert [_core.run_time(us, 2.0, 1, 1, 0.0) for us in (1, 2, 3, 5, 7)] == [1, 1, 2, 2, 4]
-    assert _core.run_time(1, 1e6, 1, 1, 0.0) == 1
-    assert _core.run_time(_core.ENDLESS, 2.0, 1, 1, 0.0) == _core.ENDLESS
+    assert [_core.testing.run_time(us, 2.0, 1, 1, 0.0) for us in (1, 2, 3, 5, 7)] == [1, 1, 2, 2, 4]
+    assert _core.testing.run_time(1, 1e6, 1, 1, 0.0) == 1
+    assert _core.testing.run_time(_core.ENDLESS, 2.0, 1, 1, 0.0) == _core.ENDLESS
 
 
 def test_decayed_usage_has_the_same_bits() -> None:
@@ -150,7 +150,7 @@ def test_decayed_usage_has_the_same_bits() -> None:
             moment.add_usage(job, sign)
             changes.append((moment.now_us, sign * job.gpus * job.gpu_milli))
         now_us = moment.now_us + rng.choice((0, random_us(rng, 2**48)))
-        native = _core.decayed_usage(changes, now_us, half_life_s)
+        native = _core.testing.decayed_usage(changes, now_us, half_life_s)
         expected = moment.usage.get("", Usage()).at(now_us, half_life_s)
         assert bits(native) == bits(expected), (changes, now_us, half_life_s)
 

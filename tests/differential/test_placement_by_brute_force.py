@@ -178,10 +178,10 @@ def assert_placed_alike(ask: Callable[[int], Question], seed: int, rule: str) ->
     mix = [(*kind, count) for kind, count in kinds.items()]
     scene = Scene(nodes, reference.make_pools(nodes, speeds), question.free, question.arrived)
     expected = brute_place(scene, job, rule)
-    placed = _core.place(core.cluster, core.jobs, rule, on_nodes, 0, mix)
+    placed = _core.testing.place(core.cluster, core.jobs, rule, on_nodes, 0, mix)
     where = f"{ask.__name__}({seed}), {rule}: {job} on {nodes}, free {question.free}"
     assert placed == (None if expected is None else list(expected)), where
-    assert _core.placeable(core.cluster, core.jobs, rule, on_nodes, 0) == (expected is not None), where
+    assert _core.testing.placeable(core.cluster, core.jobs, rule, on_nodes, 0) == (expected is not None), where
     return expected is not None
 
 
@@ -360,7 +360,7 @@ def test_many_more_whole_simulations_agree_to_the_last_bit(make_case: MakeCase, 
 def one_rule_on(nodes: list[Node], held: list[tuple[Job, Allocation]], job: Job, rule: str) -> object:
     core = Core(nodes, {}, [job, *(other for other, _ in held)])
     on_nodes = [(i, list(allocation)) for i, (_, allocation) in enumerate(held, start=1)]
-    return _core.place(core.cluster, core.jobs, rule, on_nodes, 0)
+    return _core.testing.place(core.cluster, core.jobs, rule, on_nodes, 0)
 
 
 @pytest.mark.parametrize("rule", TIERS)

@@ -139,7 +139,7 @@ def test_all_kernels_give_the_same_bits(sizes_name: str, config: NetworkConfig) 
         tensors = make_tensors(config, sizes, seed)
         state = make_input(sizes, seed)
         results = []
-        for kernels in _core.NETWORK_KERNELS:
+        for kernels in _core.testing.NETWORK_KERNELS:
             logits, value = _core.Network(config.model_dump(), sizes.to_json(), tensors, kernels).forward(
                 *state
             )
@@ -148,7 +148,7 @@ def test_all_kernels_give_the_same_bits(sizes_name: str, config: NetworkConfig) 
 
 
 def test_portable_kernels_are_always_there() -> None:
-    assert _core.NETWORK_KERNELS[-1] == "portable"
+    assert _core.testing.NETWORK_KERNELS[-1] == "portable"
     with pytest.raises(ValueError, match="no kernels abacus"):
         _core.Network(
             NetworkConfig().model_dump(), JOBS.to_json(), make_tensors(NetworkConfig(), JOBS, 0), "abacus"

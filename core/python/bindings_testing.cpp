@@ -1,28 +1,25 @@
-#include "python/bindings_formulas.hpp"
-
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
+// The Python module gpuyard._core.testing.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <stdexcept>
 
 #include "base/index.hpp"
+#include "network/kernels.hpp"
+#include "observation/snapshot_view.hpp"
 #include "policy/order.hpp"
 #include "policy/placement.hpp"
 #include "policy/policy.hpp"
-
-namespace nb = nanobind;
-using namespace nb::literals;
+#include "python/bindings_shared.hpp"
 
 namespace gpuyard {
 
+using namespace nb::literals;
+
 namespace {
 
-using Parts = std::vector<std::pair<std::int32_t, std::int32_t>>;
 using Held = std::vector<std::pair<JobId, Parts>>;
 using Mix = std::vector<std::tuple<std::int32_t, std::int32_t, std::int64_t>>;
 
@@ -67,8 +64,6 @@ struct Scene {
     }
 };
 
-}  // namespace
-
 void bind_formulas(nb::module_& m) {
     m.def("score", [](const std::string& order, Time submit_us, Time estimate_us, double size_gpus, double priority, Time deadline_us,
                       std::int64_t row, double user_usage, Time now_us, std::uint64_t instant, std::uint64_t seed, double origin_s, double order_parameter) {
@@ -84,20 +79,35 @@ void bind_formulas(nb::module_& m) {
         for (const auto& [time, milli] : changes) usage.change(time, half_life_s, milli);
         return usage.at(now_us, half_life_s);
     }, "changes"_a, "now_us"_a, "half_life_s"_a);
+}
+
+void bind_placements(nb::module_& m) {
     m.def("place", [](std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, const std::string& placement, const Held& held,
                       JobId job, const Mix& mix, std::uint64_t seed) -> std::optional<Parts> {
         Scene scene(std::move(cluster), jobs, placement, held, job, mix, seed);
         Allocation allocation;
         if (!scene.placer.place(scene.state, scene.demand, scene.row, allocation)) return std::nullopt;
-        Parts parts;
-        for (const Part& part : allocation.parts) parts.emplace_back(part.node, part.gpus);
-        return parts;
+        return node_pairs(allocation.parts);
     }, "cluster"_a, "jobs"_a, "placement"_a, "held"_a, "job"_a, "mix"_a = Mix(), "seed"_a = 0);
     m.def("placeable", [](std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, const std::string& placement,
                           const Held& held, JobId job) {
         Scene scene(std::move(cluster), jobs, placement, held, job, {}, 0);
         return scene.placer.placeable(scene.state, scene.demand);
     }, "cluster"_a, "jobs"_a, "placement"_a, "held"_a, "job"_a);
+}
+
+}  // namespace
+
+void bind_testing(nb::module_& m) {
+    bind_formulas(m);
+    bind_placements(m);
+    m.def("observe", [](const Snapshot& snapshot, const EnvSpec& spec) {
+        Observation o = observe(snapshot, spec);
+        return nb::make_tuple(to_numpy(std::move(o.jobs)), to_numpy(std::move(o.nodes)), to_numpy(std::move(o.globals)));
+    }, "snapshot"_a, "spec"_a);
+    std::vector<std::string> kernels;
+    for (const Kernels* form : available_kernels()) kernels.emplace_back(form->name);
+    m.attr("NETWORK_KERNELS") = kernels;
 }
 
 }  // namespace gpuyard

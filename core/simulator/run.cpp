@@ -1,0 +1,32 @@
+#include "simulator/run.hpp"
+
+#include <utility>
+
+#include "simulator/full_run.hpp"
+#include "simulator/lean_run.hpp"
+
+namespace gpuyard {
+
+bool needs_full_simulator(const Policy& policy, const Settings& settings) {
+    switch (policy.order) {
+        case Order::qssf: case Order::group_fair_share: case Order::drf: case Order::multifactor: return true;
+        default: break;
+    }
+    return preempts(policy.order) || policy.backfill == Backfill::conservative || settings.predict || !settings.user_weight.empty() ||
+           !settings.quota_milli.empty() || settings.defragment || settings.mtbf_us > 0 || settings.sleep_after_us >= 0 ||
+           settings.power_cap_mw != INT64_MAX;
+}
+
+ScheduleArrays simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Policy& policy,
+                        std::shared_ptr<const Settings> settings, std::span<const PastJob> past, const Progress& progress) {
+    if (needs_full_simulator(policy, *settings)) {
+        FullSimulator simulator(std::move(cluster), std::move(jobs), settings, needs_of(policy, *settings), past);
+        run_policy(simulator, policy, progress);
+        return schedule_of(simulator);
+    }
+    LeanSimulator simulator(std::move(cluster), std::move(jobs), *settings, tracking_for(policy));
+    run_policy(simulator, policy, progress);
+    return schedule_of(std::move(simulator));
+}
+
+}  // namespace gpuyard

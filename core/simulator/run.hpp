@@ -1,0 +1,21 @@
+// A native policy over a whole workload, on the leanest simulator that can run it.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "policy/policy.hpp"
+#include "simulator/history.hpp"
+#include "simulator/progress.hpp"
+#include "simulator/schedule.hpp"
+
+namespace gpuyard {
+
+// Whether a policy under these settings needs the full simulator.
+bool needs_full_simulator(const Policy& policy, const Settings& settings);
+
+// `past`: jobs that had finished before, for policies that go by them.
+ScheduleArrays simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Policy& policy,
+                        std::shared_ptr<const Settings> settings, std::span<const PastJob> past, const Progress& progress);
+
+}  // namespace gpuyard
