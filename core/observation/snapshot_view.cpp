@@ -48,7 +48,11 @@ SnapshotView::SnapshotView(const Snapshot& snapshot, const EnvSpec& spec, std::s
     occupancy_.reset(snapshot.state, scale_);
     for (const ActiveJob& job : snapshot.active) {
         const Demand& demand = snapshot.demand(job.demand);
-        running[as_index(demand.queue)].insert({job.expected_end_us, job.job, job.demand, job.part_count, job.first_part});
+        running[as_index(demand.queue)].insert({.expected_end_us = job.expected_end_us,
+                                                 .job = job.job,
+                                                 .demand = job.demand,
+                                                 .part_count = job.part_count,
+                                                 .first_part = job.first_part});
         occupancy_.started(job.job, demand, snapshot.parts_of(job), job.first_part, job.expected_end_us);
     }
     prospects_.placer().set_mix(&snapshot.mix);

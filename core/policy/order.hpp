@@ -15,13 +15,13 @@ bool is_fixed_while_waiting(Order order);
 
 // One job as an order sees it. What most orders do not look at comes last.
 struct Scored {
-    Time submit_us;
-    Time estimate_us;  // kEndless = unknown
-    double size_gpus;
-    double priority;
-    Time deadline_us;
-    std::int64_t row;
-    double user_usage;  // over the user's weight
+    Time submit_us = 0;
+    Time estimate_us = kEndless;  // kEndless = unknown
+    double size_gpus = 0.0;
+    double priority = 0.0;
+    Time deadline_us = kEndless;  // kEndless = none
+    std::int64_t row = 0;
+    double user_usage = 0.0;  // over the user's weight
     double group_usage = 0.0;
     double energy_rate = 0.0;
     Time prediction_us = 0;

@@ -127,8 +127,9 @@ void bind_inputs(nb::module_& m) {
                             const In<std::int64_t>& memory_mib, const In<std::int32_t>& owner, const In<double>& type_speed,
                             bool track_gpus, const std::optional<In<double>>& node_idle_w, const std::optional<In<double>>& type_idle_w,
                             const std::optional<In<double>>& type_peak_w) {
-            new (self) ClusterSpec({view(type), view(gpus), view(cpus), view(memory_mib), view(owner)}, view(type_speed), track_gpus,
-                                   {view(node_idle_w), view(type_idle_w), view(type_peak_w)});
+            new (self) ClusterSpec({.type = view(type), .gpus = view(gpus), .cpus = view(cpus), .memory_mib = view(memory_mib), .owner = view(owner)},
+                                   view(type_speed), track_gpus,
+                                   {.node_idle_w = view(node_idle_w), .type_idle_w = view(type_idle_w), .type_peak_w = view(type_peak_w)});
         }, "type"_a, "gpus"_a, "cpus"_a, "memory_mib"_a, "owner"_a, "type_speed"_a, "track_gpus"_a, "node_idle_w"_a = nb::none(),
            "type_idle_w"_a = nb::none(), "type_peak_w"_a = nb::none())
         .def_prop_ro("pool", [](const ClusterSpec& s) { return to_numpy(s.pool); }, nb::rv_policy::automatic)
@@ -144,10 +145,25 @@ void bind_inputs(nb::module_& m) {
                             const std::optional<In<std::int32_t>>& user, const std::optional<In<std::int32_t>>& group,
                             const std::optional<In<std::int64_t>>& row, std::vector<std::vector<std::int32_t>> type_sets,
                             std::int32_t users, std::int32_t groups, double origin_s, Time epoch_us) {
-            new (self) JobTable(make_jobs(cluster, {view(submit_us), view(duration_us), view(estimate_us), view(gpus), view(gpu_milli),
-                                                    view(cpus), view(memory_mib), view(queue), view(type_set), view(priority),
-                                                    view(deadline_us), view(user), view(group), view(row), std::move(type_sets), users,
-                                                    groups, origin_s, epoch_us}));
+            new (self) JobTable(make_jobs(cluster, {.submit_us = view(submit_us),
+                                                    .duration_us = view(duration_us),
+                                                    .estimate_us = view(estimate_us),
+                                                    .gpus = view(gpus),
+                                                    .gpu_milli = view(gpu_milli),
+                                                    .cpus = view(cpus),
+                                                    .memory_mib = view(memory_mib),
+                                                    .queue = view(queue),
+                                                    .type_set = view(type_set),
+                                                    .priority = view(priority),
+                                                    .deadline_us = view(deadline_us),
+                                                    .user = view(user),
+                                                    .group = view(group),
+                                                    .row = view(row),
+                                                    .type_sets = std::move(type_sets),
+                                                    .users = users,
+                                                    .groups = groups,
+                                                    .origin_s = origin_s,
+                                                    .epoch_us = epoch_us}));
         }, "cluster"_a, "submit_us"_a, "duration_us"_a, "estimate_us"_a, "gpus"_a, "gpu_milli"_a = nb::none(), "cpus"_a = nb::none(),
            "memory_mib"_a = nb::none(), "queue"_a = nb::none(), "type_set"_a = nb::none(), "priority"_a = nb::none(),
            "deadline_us"_a = nb::none(), "user"_a = nb::none(), "group"_a = nb::none(), "row"_a = nb::none(),
@@ -165,7 +181,7 @@ void bind_inputs(nb::module_& m) {
         .def_rw("user_weight", &Settings::user_weight)
         .def_rw("group_weight", &Settings::group_weight)
         .def("set_multifactor", [](Settings& s, double age, double size, double fair_share, double priority, double max_age_s) {
-            s.multifactor = {age, size, fair_share, priority, max_age_s};
+            s.multifactor = {.age = age, .size = size, .fair_share = fair_share, .priority = priority, .max_age_s = max_age_s};
         }, "age"_a, "size"_a, "fair_share"_a, "priority"_a, "max_age_s"_a)
         .def_rw("quota_milli", &Settings::quota_milli)
         .def_rw("quota_of_group", &Settings::quota_of_group)
@@ -220,8 +236,14 @@ void bind_timeline(nb::module_& m) {
         TimeMeans means;
         {
             nb::gil_scoped_release release;
-            means = time_means({view(start_us), view(end_us), view(node_offset), view(node), view(node_gpus), view(gpu_index),
-                                view(gpu_milli)}, view(node_size), from_us, to_us);
+            means = time_means({.start_us = view(start_us),
+                                .end_us = view(end_us),
+                                .node_offset = view(node_offset),
+                                .node = view(node),
+                                .node_gpus = view(node_gpus),
+                                .gpu_index = view(gpu_index),
+                                .gpu_milli = view(gpu_milli)},
+                               view(node_size), from_us, to_us);
         }
         return nb::make_tuple(means.load_imbalance, means.fragmentation, to_numpy(std::move(means.shared_busy_us)));
     }, "start_us"_a, "end_us"_a, "node_offset"_a, "node"_a, "node_gpus"_a, "gpu_index"_a, "gpu_milli"_a, "node_size"_a, "from_us"_a,

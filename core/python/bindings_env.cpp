@@ -111,7 +111,7 @@ void bind_spec(nb::module_& m) {
         .def_rw("node_columns", &EnvSpec::node_columns)
         .def_rw("global_columns", &EnvSpec::global_columns)
         .def("set_sizes", [](EnvSpec& s, std::size_t rows, std::size_t tokens, std::size_t pools, std::size_t lookahead, std::size_t hosts) {
-            s.sizes = {rows, tokens, pools, lookahead, hosts};
+            s.sizes = {.rows = rows, .tokens = tokens, .pools = pools, .lookahead = lookahead, .hosts = hosts};
         }, "rows"_a, "tokens"_a, "pools"_a, "lookahead"_a, "hosts"_a)
         .def_prop_ro("actions", &EnvSpec::actions);
     m.def("token_rows", [](const ClusterSpec& cluster, const std::string& tokens) {

@@ -36,11 +36,21 @@ NetworkSettings settings_of(const nb::dict& config) {
 NetworkSizes sizes_of(const nb::dict& document) {
     const auto number = [&](const char* name) { return nb::cast<std::size_t>(document[name]); };
     const auto place = [&](const char* name) { return nb::cast<std::int64_t>(document[name]); };
-    return {from_name(kEnvKinds, nb::cast<std::string>(document["kind"]), "kind of environment"),
-            number("rows"), number("job_columns"), number("tokens"), number("node_columns"), number("global_columns"), number("pools"),
-            number("actions"),
-            place("job_present"), place("job_base_choice"), place("node_present"), place("node_base_choice"), place("base_pool"),
-            place("base_waits"), place("running")};
+    return {.kind = from_name(kEnvKinds, nb::cast<std::string>(document["kind"]), "kind of environment"),
+            .rows = number("rows"),
+            .job_columns = number("job_columns"),
+            .tokens = number("tokens"),
+            .node_columns = number("node_columns"),
+            .global_columns = number("global_columns"),
+            .pools = number("pools"),
+            .actions = number("actions"),
+            .job_present = place("job_present"),
+            .job_base_choice = place("job_base_choice"),
+            .node_present = place("node_present"),
+            .node_base_choice = place("node_base_choice"),
+            .base_pool = place("base_pool"),
+            .base_waits = place("base_waits"),
+            .running = place("running")};
 }
 
 Tensors tensors_of(const nb::dict& arrays) {

@@ -67,7 +67,13 @@ struct Scene {
 void bind_formulas(nb::module_& m) {
     m.def("score", [](const std::string& order, Time submit_us, Time estimate_us, double size_gpus, double priority, Time deadline_us,
                       std::int64_t row, double user_usage, Time now_us, std::uint64_t instant, std::uint64_t seed, double origin_s, double order_parameter) {
-        return score(order_from_name(order), {submit_us, estimate_us, size_gpus, priority, deadline_us, row, user_usage},
+        return score(order_from_name(order), {.submit_us = submit_us,
+                                             .estimate_us = estimate_us,
+                                             .size_gpus = size_gpus,
+                                             .priority = priority,
+                                             .deadline_us = deadline_us,
+                                             .row = row,
+                                             .user_usage = user_usage},
                      {.now_us = now_us, .instant = instant, .seed = seed, .origin_s = origin_s, .order_parameter = order_parameter});
     }, "order"_a, "submit_us"_a, "estimate_us"_a, "size_gpus"_a, "priority"_a, "deadline_us"_a, "row"_a, "user_usage"_a, "now_us"_a,
        "instant"_a, "seed"_a, "origin_s"_a, "order_parameter"_a = 1.0);

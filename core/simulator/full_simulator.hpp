@@ -18,12 +18,12 @@ namespace gpuyard {
 enum class RunEnding : std::uint8_t { completed = 0, timeout = 1, stopped = 2, failed = 3 };
 
 struct Run {
-    JobId job;
-    Time taken_us, begin_us, stop_us, released_us;  // begin -1: it never began
-    Time restore_us, lost_us;
-    RunEnding ending;
-    std::size_t first_part;
-    std::uint32_t part_count;
+    JobId job = -1;
+    Time taken_us = -1, begin_us = -1, stop_us = -1, released_us = -1;  // -1: not yet; begin -1 at the end: it never began
+    Time restore_us = 0, lost_us = 0;
+    RunEnding ending = RunEnding::completed;
+    std::size_t first_part = 0;
+    std::uint32_t part_count = 0;
 };
 
 struct Downtime {

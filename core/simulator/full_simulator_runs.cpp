@@ -142,7 +142,11 @@ void FullSimulator::take(JobId job, const Allocation& allocation, Time begin_us)
     view_.active.push_back({job, estimate, jobs_->demand[i], jobs_->row_of(i), RunState::starting, begin_us, restore, slowdown, expected, done_us_[i],
                             attained_us_[i], promoted_us_[i], first, static_cast<std::uint32_t>(nodes)});
     run_at_[i] = std::ssize(runs_);
-    runs_.push_back({job, now, -1, -1, -1, restore, 0, RunEnding::completed, first, static_cast<std::uint32_t>(nodes)});
+    runs_.push_back({.job = job,
+                     .taken_us = now,
+                     .restore_us = restore,
+                     .first_part = first,
+                     .part_count = static_cast<std::uint32_t>(nodes)});
     state_[i] = JobState::starting;
 
     Time run = allocation.run_time(jobs_->duration_us[i] - done_us_[i], settings_->locality_penalty);

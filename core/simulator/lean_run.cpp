@@ -22,9 +22,9 @@ bool is_easy(const Policy& policy) { return policy.backfill == Backfill::easy ||
 struct JobClass {
     std::size_t group;
     std::int32_t demand;
-    Allocation allocation;
+    Allocation allocation = {};
     bool fits = false;
-    Ranked candidate;  // its next job that may start
+    Ranked candidate = {};  // its next job that may start
 };
 
 struct QueueRun {
@@ -154,7 +154,7 @@ std::vector<std::int32_t> LeanRun::make_groups() {
         queue.by_class = searches_by_class_ && queue.demands.size() <= kMostClasses;
         if (!queue.by_class) queue.group = groups_++;
         for (const std::int32_t d : queue.demands) {
-            if (queue.by_class) queue.classes.push_back({groups_, d, {}, false, {}});
+            if (queue.by_class) queue.classes.push_back({.group = groups_, .demand = d});
             group_of_demand[as_index(d)] = static_cast<std::int32_t>(queue.by_class ? groups_++ : queue.group);
         }
     }

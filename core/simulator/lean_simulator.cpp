@@ -46,9 +46,15 @@ void LeanSimulator::clear_record() {
 
 Scored LeanSimulator::scored(JobId job, double user_usage) const {
     const std::size_t i = as_index(job);
-    return {jobs_->submit_us[i],    jobs_->estimate_us[i], jobs_->demand_of(i).size_gpus,   jobs_->priority_of(i),
-            jobs_->deadline_of(i), jobs_->row_of(i),      user_usage,                 0.0,
-            jobs_->demand_of(i).energy_rate};
+    const Demand& demand = jobs_->demand_of(i);
+    return {.submit_us = jobs_->submit_us[i],
+            .estimate_us = jobs_->estimate_us[i],
+            .size_gpus = demand.size_gpus,
+            .priority = jobs_->priority_of(i),
+            .deadline_us = jobs_->deadline_of(i),
+            .row = jobs_->row_of(i),
+            .user_usage = user_usage,
+            .energy_rate = demand.energy_rate};
 }
 
 void LeanSimulator::start(JobId job, const Allocation& allocation, bool backfilled) {
@@ -73,7 +79,11 @@ void LeanSimulator::start(JobId job, const Allocation& allocation, bool backfill
     if (!running_.empty()) {
         const Time expected = allocation.run_time(jobs_->estimate_us[i], settings_.locality_penalty);
         expected_end_us_[i] = expected_end(now_us_, expected);
-        running_[as_index(demand.queue)].insert({expected_end_us_[i], job, jobs_->demand[i], record_.part_count[i], parts_.size()});
+        running_[as_index(demand.queue)].insert({.expected_end_us = expected_end_us_[i],
+                                                  .job = job,
+                                                  .demand = jobs_->demand[i],
+                                                  .part_count = record_.part_count[i],
+                                                  .first_part = parts_.size()});
     }
     if (!usage_.empty())
         usage_[as_index(jobs_->user_of(i))].change(now_us_, settings_.usage_half_life_s, demand.total_milli());
@@ -88,7 +98,7 @@ Time LeanSimulator::finish(JobId job) {
     if (!usage_.empty())
         usage_[as_index(jobs_->user_of(i))].change(now_us_, settings_.usage_half_life_s, -demand.total_milli());
     if (running_.empty()) return 0;
-    running_[as_index(demand.queue)].erase({expected_end_us_[i], job, 0, 0, 0});
+    running_[as_index(demand.queue)].erase(RunningJob::key(expected_end_us_[i], job));
     return expected_end_us_[i];
 }
 

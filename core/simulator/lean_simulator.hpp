@@ -41,7 +41,7 @@ public:
     const JobTable& jobs() const { return *jobs_; }
     const Settings& settings() const { return settings_; }
     const ClusterState& state() const { return state_; }
-    Moment moment() const { return {now_us_, instant_, settings_.seed, jobs_->origin_s}; }
+    Moment moment() const { return {.now_us = now_us_, .instant = instant_, .seed = settings_.seed, .origin_s = jobs_->origin_s}; }
     Running running(std::int32_t queue) const {
         return {running_[as_index(queue)], parts_, jobs_->demands};
     }

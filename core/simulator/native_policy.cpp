@@ -204,7 +204,11 @@ Shadow& NativePolicy::shadow_of(const Candidate& head) {
     for (const ActiveJob& job : snapshot_.active) {
         if (snapshot_.demand(job.demand).queue != current_queue_) continue;
         const auto parts = snapshot_.parts_of(job);
-        running_.insert({job.expected_end_us, job.job, job.demand, job.part_count, running_parts_.size()});
+        running_.insert({.expected_end_us = job.expected_end_us,
+                         .job = job.job,
+                         .demand = job.demand,
+                         .part_count = job.part_count,
+                         .first_part = running_parts_.size()});
         running_parts_.insert(running_parts_.end(), parts.begin(), parts.end());
     }
     for (const RunningJob& job : started_running_) running_.insert(job);
@@ -215,8 +219,11 @@ Shadow& NativePolicy::shadow_of(const Candidate& head) {
 void NativePolicy::start(const Candidate& candidate, const Allocation& allocation, bool backfilled) {
     const Demand& demand = demand_of(candidate);
     if (policy_.backfill == Backfill::easy || policy_.backfill == Backfill::easy_sjf) {
-        started_running_.push_back({expected_end_at(candidate, allocation), candidate.job, candidate.demand,
-                                    static_cast<std::uint32_t>(allocation.parts.size()), running_parts_.size()});
+        started_running_.push_back({.expected_end_us = expected_end_at(candidate, allocation),
+                                    .job = candidate.job,
+                                    .demand = candidate.demand,
+                                    .part_count = static_cast<std::uint32_t>(allocation.parts.size()),
+                                    .first_part = running_parts_.size()});
         running_parts_.insert(running_parts_.end(), allocation.parts.begin(), allocation.parts.end());
     }
     wake(allocation);

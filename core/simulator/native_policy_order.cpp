@@ -8,8 +8,14 @@
 namespace gpuyard {
 
 Moment NativePolicy::moment() const {
-    return {snapshot_.now_us,   snapshot_.instant, settings_.seed,     snapshot_.origin_s, static_cast<double>(snapshot_.state.spec().total_gpus),
-            &settings_, &snapshot_.gittins, policy_.order_parameter};
+    return {.now_us = snapshot_.now_us,
+            .instant = snapshot_.instant,
+            .seed = settings_.seed,
+            .origin_s = snapshot_.origin_s,
+            .cluster_gpus = static_cast<double>(snapshot_.state.spec().total_gpus),
+            .settings = &settings_,
+            .gittins = &snapshot_.gittins,
+            .order_parameter = policy_.order_parameter};
 }
 
 double NativePolicy::usage_of(std::int32_t user) {
@@ -37,13 +43,18 @@ double NativePolicy::fair_factor(std::int32_t user) {
 
 Scored NativePolicy::scored(const QueuedJob& job) {
     const Demand& demand = snapshot_.demand(job.demand);
-    Scored s{job.submit_us, job.estimate_us, demand.size_gpus, job.priority, job.deadline_us, job.row, 0.0};
-    s.energy_rate = demand.energy_rate;
-    s.prediction_us = job.prediction_us;
-    s.done_us = job.done_us;
-    s.attained_us = job.attained_us;
-    s.promoted_us = job.promoted_us;
-    s.total_milli = demand.total_milli();
+    Scored s{.submit_us = job.submit_us,
+             .estimate_us = job.estimate_us,
+             .size_gpus = demand.size_gpus,
+             .priority = job.priority,
+             .deadline_us = job.deadline_us,
+             .row = job.row,
+             .energy_rate = demand.energy_rate,
+             .prediction_us = job.prediction_us,
+             .done_us = job.done_us,
+             .attained_us = job.attained_us,
+             .promoted_us = job.promoted_us,
+             .total_milli = demand.total_milli()};
     if (fixed_) return s;
     s.starving = snapshot_.now_us - job.queued_us >= settings_.starvation_us;
     if (policy_.order == Order::fair_share || policy_.order == Order::scored)
@@ -58,11 +69,13 @@ Scored NativePolicy::scored(const QueuedJob& job) {
 double NativePolicy::score_of(const ActiveJob& job) const {
     const Demand& demand = snapshot_.demand(job.demand);
     const Time progress = job.progress_us(snapshot_.now_us);
-    Scored s{0, job.estimate_us, demand.size_gpus, 0.0, kEndless, job.row, 0.0};
-    s.done_us = job.done_us + work_done(progress, job.slowdown);
-    s.attained_us = job.attained_us + progress;
-    s.promoted_us = job.promoted_us;
-    s.total_milli = demand.total_milli();
+    const Scored s{.estimate_us = job.estimate_us,
+                   .size_gpus = demand.size_gpus,
+                   .row = job.row,
+                   .done_us = job.done_us + work_done(progress, job.slowdown),
+                   .attained_us = job.attained_us + progress,
+                   .promoted_us = job.promoted_us,
+                   .total_milli = demand.total_milli()};
     return score(policy_.order, s, moment());
 }
 

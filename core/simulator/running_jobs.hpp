@@ -17,6 +17,10 @@ struct RunningJob {
     std::uint32_t part_count;
     std::size_t first_part;
 
+    // What compares equal to that job.
+    static RunningJob key(Time expected_end_us, JobId job) {
+        return {.expected_end_us = expected_end_us, .job = job, .demand = 0, .part_count = 0, .first_part = 0};
+    }
     bool operator<(const RunningJob& other) const {
         return expected_end_us != other.expected_end_us ? expected_end_us < other.expected_end_us : job < other.job;
     }
