@@ -69,7 +69,7 @@ public:
 private:
     void load(const Episode& episode);
     void warm_up(Time until_us);
-    bool keeps_history() const { return spec_->settings->predict || spec_->base.order == Order::qssf; }
+    bool keeps_history() const { return spec_->settings->predict || traits_of(spec_->base.order).predicts(); }
     RunTimeHistory earlier_history() const;
     Time counted_run(std::size_t job) const;
     void find_predictions();
@@ -93,7 +93,7 @@ private:
     void look();
     void gather(std::size_t count);
     void take_out_of_window(JobId job);
-    bool ranks_for_good() const { return is_static(spec_->base.order) && !spec_->settings->predict; }
+    bool ranks_for_good() const { return traits_of(spec_->base.order).is_static() && !spec_->settings->predict; }
     void gather_dynamic(std::size_t count);
     void put_current_job_first();
     void ask_base_policy();

@@ -282,7 +282,7 @@ std::int64_t Environment::expert_action(const Policy& policy) {
         if (spec_->kind == EnvKind::accept_or_skip) return legal_instead(choice >= 0 ? 1 : 0);
         return legal_instead(choice >= 0 ? choice : noop());
     }
-    if (policy.order == Order::qssf) find_predictions();
+    if (traits_of(policy.order).predicts()) find_predictions();
     Policy acting = policy;
     if (!by_pool) acting.placement = spec_->base.placement;
     const Snapshot now = snapshot(window());

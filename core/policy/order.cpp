@@ -13,19 +13,20 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-bool uses_estimate(Order order) {
-    switch (order) {
-        case Order::sjf: case Order::ljf: case Order::saf: case Order::laf: case Order::wspt: case Order::power: case Order::wfp3:
-        case Order::unicep: case Order::f1: case Order::f2: case Order::f3: case Order::f4:
-        case Order::power_aware: case Order::srtf: case Order::ssf:
-            return true;
-        default:
-            return false;
-    }
+static_assert([] {
+    for (std::size_t i = 0; i < kOrders.size(); ++i)
+        if (kOrders[i].order != static_cast<Order>(i)) return false;
+    return kOrders.size() == static_cast<std::size_t>(Order::scored);
+}(), "kOrders has a row for each order, in the order of the enum");
+
+template <class T>
+const T& given(const T* part_of_moment) {
+    if (part_of_moment == nullptr) throw std::invalid_argument("this order depends on more than the job");
+    return *part_of_moment;
 }
 
 double multifactor(const Scored& job, double wait_s, const Moment& moment) {
-    const Multifactor& weights = moment.settings->multifactor;
+    const Multifactor& weights = given(moment.settings).multifactor;
     const double age = std::min(wait_s / weights.max_age_s, 1.0);
     const double size = moment.cluster_gpus > 0.0 ? job.size_gpus / moment.cluster_gpus : 0.0;
     return -(weights.age * age + weights.size * size + weights.fair_share * job.fair_factor + weights.priority * job.priority);
@@ -40,30 +41,14 @@ double level(const Scored& job, const Settings& settings) {
 
 }  // namespace
 
-bool is_static(Order order) {
-    switch (order) {
-        case Order::wfp3: case Order::unicep: case Order::fair_share: case Order::random: case Order::scored:
-        case Order::qssf: case Order::group_fair_share: case Order::drf: case Order::multifactor:
-            return false;
-        default:
-            return !preempts(order);
-    }
-}
-
-bool is_fixed_while_waiting(Order order) {
-    switch (order) {
-        case Order::qssf: case Order::srtf: case Order::ssf: case Order::las: case Order::las_2d:
-            return true;
-        default:
-            return is_static(order);
-    }
+Order order_from_name(std::string_view name) {
+    const auto found = std::find_if(kOrders.begin(), kOrders.end(), [&](const OrderTraits& traits) { return traits.name == name; });
+    if (found == kOrders.end()) throw std::invalid_argument("unknown order '" + std::string(name) + "'");
+    return found->order;
 }
 
 double score(Order order, const Scored& job, const Moment& moment) {
-    const bool asks_settings = order == Order::multifactor || order == Order::tiresias;
-    if ((asks_settings && moment.settings == nullptr) || (order == Order::gittins && moment.gittins == nullptr))
-        throw std::invalid_argument("this order depends on more than the job");
-    if (uses_estimate(order) && job.estimate_us == kEndless) return kInfinity;
+    if (traits_of(order).uses_estimate && job.estimate_us == kEndless) return kInfinity;
     const double s = seconds(job.submit_us);
     const double r = seconds(job.estimate_us);
     const double n = job.size_gpus;
@@ -99,8 +84,8 @@ double score(Order order, const Scored& job, const Moment& moment) {
         case Order::ssf: return seconds(std::max(job.estimate_us - job.done_us, Time{0})) * n;
         case Order::las: return seconds(job.attained_us);
         case Order::las_2d: return seconds(job.attained_us) * n;
-        case Order::tiresias: return level(job, *moment.settings);
-        case Order::gittins: return -moment.gittins->index(GittinsHistory::gpu_seconds(job.attained_us, job.total_milli));
+        case Order::tiresias: return level(job, given(moment.settings));
+        case Order::gittins: return -given(moment.gittins).index(GittinsHistory::gpu_seconds(job.attained_us, job.total_milli));
         case Order::scored: break;
     }
     throw std::logic_error("an order from outside has no native score");

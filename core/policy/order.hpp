@@ -1,17 +1,99 @@
-// Scores of jobs: docs/contract/simulator.md, section 8. Smaller goes first; ties by submit time, then id.
+// What is true of each order, and scores of jobs: docs/contract/simulator.md, section 8. Smaller goes first; ties by submit time, then id.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "simulator/history.hpp"
 #include "policy/policy.hpp"
 
 namespace gpuyard {
 
-// Whether a job's score depends on nothing but the job table.
-bool is_static(Order order);
-// Whether a job's score stays the same from when it enters the queue until it leaves it.
-bool is_fixed_while_waiting(Order order);
+// When the score of a waiting job may change.
+enum class Changes : std::uint8_t {
+    never,          // it depends on nothing but the job table
+    between_waits,  // it stays the same from when the job enters the queue until it leaves it
+    always,
+};
+
+// What an order goes by that neither the job, its runs nor the settings state.
+enum class Memory : std::uint8_t {
+    nothing,
+    user_usage,   // decayed
+    group_usage,  // decayed
+    fair_factor,  // from the decayed usage of all users
+    holdings,     // of each user, now
+    predictions,  // of run times, from finished jobs
+    gpu_times,    // of finished jobs
+};
+
+// Everything that is true of an order besides its score. Whoever treats orders differently asks here, in Python too.
+struct OrderTraits {
+    std::string_view name;  // empty for Order::scored
+    Order order;
+    bool preempts = false;       // it may stop running jobs
+    bool uses_estimate = false;  // jobs without one go last
+    bool needs_watts = false;
+    Changes changes = Changes::never;
+    Memory remembers = Memory::nothing;
+
+    constexpr bool is_static() const { return changes == Changes::never; }
+    constexpr bool fixed_while_waiting() const { return changes != Changes::always; }
+    constexpr bool remembers_usage() const {
+        return remembers == Memory::user_usage || remembers == Memory::group_usage || remembers == Memory::fair_factor;
+    }
+    constexpr bool predicts() const { return remembers == Memory::predictions; }
+    constexpr bool remembers_finished_jobs() const { return predicts() || remembers == Memory::gpu_times; }
+    // Users, groups and finished jobs, who are known by their users, may make a difference.
+    constexpr bool sees_names() const { return remembers != Memory::nothing; }
+    // The lean simulator keeps all that it goes by.
+    constexpr bool runs_lean() const { return !preempts && (remembers == Memory::nothing || remembers == Memory::user_usage); }
+};
+
+// In the order of the enum.
+inline constexpr std::array<OrderTraits, 31> kOrders{{
+    {.name = "fifo", .order = Order::fifo},
+    {.name = "lifo", .order = Order::lifo},
+    {.name = "sjf", .order = Order::sjf, .uses_estimate = true},
+    {.name = "ljf", .order = Order::ljf, .uses_estimate = true},
+    {.name = "smallest", .order = Order::smallest},
+    {.name = "largest", .order = Order::largest},
+    {.name = "saf", .order = Order::saf, .uses_estimate = true},
+    {.name = "laf", .order = Order::laf, .uses_estimate = true},
+    {.name = "wspt", .order = Order::wspt, .uses_estimate = true},
+    {.name = "power", .order = Order::power, .uses_estimate = true},
+    {.name = "wfp3", .order = Order::wfp3, .uses_estimate = true, .changes = Changes::always},
+    {.name = "unicep", .order = Order::unicep, .uses_estimate = true, .changes = Changes::always},
+    {.name = "f1", .order = Order::f1, .uses_estimate = true},
+    {.name = "f2", .order = Order::f2, .uses_estimate = true},
+    {.name = "f3", .order = Order::f3, .uses_estimate = true},
+    {.name = "f4", .order = Order::f4, .uses_estimate = true},
+    {.name = "priority", .order = Order::priority},
+    {.name = "edf", .order = Order::edf},
+    {.name = "fair-share", .order = Order::fair_share, .changes = Changes::always, .remembers = Memory::user_usage},
+    {.name = "random", .order = Order::random, .changes = Changes::always},
+    {.name = "power-aware", .order = Order::power_aware, .uses_estimate = true, .needs_watts = true},
+    {.name = "qssf", .order = Order::qssf, .changes = Changes::between_waits, .remembers = Memory::predictions},
+    {.name = "group-fair-share", .order = Order::group_fair_share, .changes = Changes::always, .remembers = Memory::group_usage},
+    {.name = "drf", .order = Order::drf, .changes = Changes::always, .remembers = Memory::holdings},
+    {.name = "multifactor", .order = Order::multifactor, .changes = Changes::always, .remembers = Memory::fair_factor},
+    {.name = "srtf", .order = Order::srtf, .preempts = true, .uses_estimate = true, .changes = Changes::between_waits},
+    {.name = "ssf", .order = Order::ssf, .preempts = true, .uses_estimate = true, .changes = Changes::between_waits},
+    {.name = "las", .order = Order::las, .preempts = true, .changes = Changes::between_waits},
+    {.name = "las-2d", .order = Order::las_2d, .preempts = true, .changes = Changes::between_waits},
+    {.name = "tiresias", .order = Order::tiresias, .preempts = true, .changes = Changes::always},
+    {.name = "gittins", .order = Order::gittins, .preempts = true, .changes = Changes::always, .remembers = Memory::gpu_times},
+}};
+inline constexpr OrderTraits kScored{.name = "", .order = Order::scored, .changes = Changes::always, .remembers = Memory::user_usage};
+
+inline constexpr const OrderTraits& traits_of(Order order) {
+    return order == Order::scored ? kScored : kOrders[static_cast<std::size_t>(order)];
+}
+
+// By name; std::invalid_argument for one that is not in the table.
+Order order_from_name(std::string_view name);
 
 // One job as an order sees it. What most orders do not look at comes last.
 struct Scored {

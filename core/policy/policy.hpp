@@ -17,11 +17,12 @@
 
 namespace gpuyard {
 
+// By what jobs are considered first; order.hpp has the table of what is true of each.
 enum class Order : std::uint8_t {
     fifo, lifo, sjf, ljf, smallest, largest, saf, laf, wspt, power, wfp3, unicep,
     f1, f2, f3, f4, priority, edf, fair_share, random,
     power_aware, qssf, group_fair_share, drf, multifactor,
-    srtf, ssf, las, las_2d, tiresias, gittins,  // these preempt
+    srtf, ssf, las, las_2d, tiresias, gittins,
     scored,  // by a function from outside
 };
 
@@ -50,16 +51,6 @@ struct Policy {
     ScoreFunction scores;  // for Order::scored
 };
 
-inline constexpr std::array<Named<Order>, 31> kOrders{{
-    {"fifo", Order::fifo}, {"lifo", Order::lifo}, {"sjf", Order::sjf}, {"ljf", Order::ljf},
-    {"smallest", Order::smallest}, {"largest", Order::largest}, {"saf", Order::saf}, {"laf", Order::laf},
-    {"wspt", Order::wspt}, {"power", Order::power}, {"wfp3", Order::wfp3}, {"unicep", Order::unicep},
-    {"f1", Order::f1}, {"f2", Order::f2}, {"f3", Order::f3}, {"f4", Order::f4},
-    {"priority", Order::priority}, {"edf", Order::edf}, {"fair-share", Order::fair_share}, {"random", Order::random},
-    {"power-aware", Order::power_aware}, {"qssf", Order::qssf}, {"group-fair-share", Order::group_fair_share}, {"drf", Order::drf},
-    {"multifactor", Order::multifactor}, {"srtf", Order::srtf}, {"ssf", Order::ssf}, {"las", Order::las},
-    {"las-2d", Order::las_2d}, {"tiresias", Order::tiresias}, {"gittins", Order::gittins},
-}};
 inline constexpr std::array<Named<Backfill>, 5> kBackfills{{
     {"strict", Backfill::strict}, {"greedy", Backfill::greedy}, {"easy", Backfill::easy}, {"easy-sjf", Backfill::easy_sjf},
     {"conservative", Backfill::conservative},
@@ -73,7 +64,6 @@ inline constexpr std::array<Named<Placement>, 15> kPlacements{{
 }};
 
 // By name; std::invalid_argument for one that is not in the tables above.
-inline Order order_from_name(std::string_view name) { return from_name(kOrders, name, "order"); }
 inline Backfill backfill_from_name(std::string_view name) { return from_name(kBackfills, name, "backfill"); }
 inline Placement placement_from_name(std::string_view name) { return from_name(kPlacements, name, "placement"); }
 
@@ -123,8 +113,5 @@ private:
         return demand.gpus <= 8 ? 3'500'000 : demand.gpus <= 32 ? 15'000'000 : 30'000'000;
     }
 };
-
-// Whether an order may stop running jobs.
-inline bool preempts(Order order) { return order >= Order::srtf && order <= Order::gittins; }
 
 }  // namespace gpuyard

@@ -44,6 +44,20 @@ nb::dict to_dict(const QueueColumns& columns) {
     return dict;
 }
 
+nb::dict to_dict(const OrderTraits& order) {
+    nb::dict dict;
+    dict["name"] = std::string(order.name);
+    dict["preempts"] = order.preempts;
+    dict["uses_estimates"] = order.uses_estimate;
+    dict["needs_watts"] = order.needs_watts;
+    dict["is_static"] = order.is_static();
+    dict["fixed_while_waiting"] = order.fixed_while_waiting();
+    dict["predicts"] = order.predicts();
+    dict["sees_names"] = order.sees_names();
+    dict["runs_lean"] = order.runs_lean();
+    return dict;
+}
+
 void call_scores(nb::handle function, const QueueColumns& columns, std::span<double> scores) {
     nb::gil_scoped_acquire acquire;
     const nb::object answer = function(to_dict(columns));
@@ -226,7 +240,11 @@ void bind_simulation(nb::module_& m) {
                                 std::int64_t power_cap_mw) {
         return to_numpy(never_placeable(std::move(cluster), jobs, placement_from_name(placement), power_cap_mw));
     }, "cluster"_a, "jobs"_a, "placement"_a, "power_cap_mw"_a = INT64_MAX);
-    m.def("order_names", [] { return names_of(kOrders); });
+    m.def("orders", [] {
+        nb::list orders;
+        for (const OrderTraits& order : kOrders) orders.append(to_dict(order));
+        return orders;
+    });
 }
 
 void bind_timeline(nb::module_& m) {

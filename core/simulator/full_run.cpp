@@ -7,14 +7,11 @@
 namespace gpuyard {
 
 Needs needs_of(const Policy& policy, const Settings& settings) {
+    const OrderTraits& order = traits_of(policy.order);
     Needs needs;
-    switch (policy.order) {
-        case Order::fair_share: case Order::group_fair_share: case Order::multifactor: case Order::scored: needs.usage = true; break;
-        case Order::drf: needs.holdings = true; break;
-        case Order::qssf: case Order::gittins: needs.history = true; break;
-        default: break;
-    }
-    needs.history = needs.history || settings.predict;
+    needs.usage = order.remembers_usage();
+    needs.holdings = order.remembers == Memory::holdings;
+    needs.history = order.remembers_finished_jobs() || settings.predict;
     return needs;
 }
 

@@ -32,7 +32,7 @@ std::vector<std::int32_t> order_of_arrival(const LeanSimulator& simulator) {
 }  // namespace
 
 std::vector<std::int32_t> static_order(const LeanSimulator& simulator, const Policy& policy) {
-    if (policy.order == Order::fifo || !is_static(policy.order)) return {};
+    if (policy.order == Order::fifo || !traits_of(policy.order).is_static()) return {};
     const Moment moment{.now_us = 0, .instant = 0, .seed = 0, .origin_s = simulator.jobs().origin_s, .order_parameter = policy.order_parameter};
     std::vector<double> scores(simulator.jobs().submit_us.size());
     for (std::size_t i = 0; i < scores.size(); ++i)

@@ -125,7 +125,7 @@ LeanRun::LeanRun(LeanSimulator& simulator, const Policy& policy)
       placer_(policy.placement, simulator.settings().seed),
       makes_room_(std::any_of(simulator.jobs().demands.begin(), simulator.jobs().demands.end(),
                               [&](const Demand& d) { return starts_may_make_room(policy.placement, d); })),
-      static_order_(is_static(policy.order)),
+      static_order_(traits_of(policy.order).is_static()),
       // A random placement differs from job to job, and behind the head easy-sjf has an order in which jobs that were passed
       // over before the head cannot be told apart. Where starts make room, a class that does not fit may fit later in a pass.
       searches_by_class_(static_order_ && policy.placement != Placement::random && !makes_room_ &&
@@ -413,7 +413,7 @@ void LeanRun::scan(QueueRun& queue) {
 }  // namespace
 
 Tracking tracking_for(const Policy& policy) {
-    return {.running = is_easy(policy), .usage = policy.order == Order::fair_share || policy.order == Order::scored};
+    return {.running = is_easy(policy), .usage = traits_of(policy.order).remembers == Memory::user_usage};
 }
 
 void run_policy(LeanSimulator& simulator, const Policy& policy, const Progress& progress) {

@@ -15,10 +15,11 @@ constexpr std::size_t kMostDemandsToTry = 256;
 
 NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot)
     : policy_(policy),
+      order_traits_(traits_of(policy.order)),
       snapshot_(snapshot),
       settings_(*snapshot.settings),
       placer_(policy.placement, settings_.seed),
-      fixed_(is_fixed_while_waiting(policy.order)),
+      fixed_(order_traits_.fixed_while_waiting()),
       queues_(as_index(snapshot.state.spec().queues)),
       waiting_of_(snapshot.demands->size(), 0),
       state_(snapshot.state),
@@ -111,7 +112,7 @@ bool NativePolicy::anything_fits(const Queue& queue) {
 
 void NativePolicy::make_pass(std::int32_t queue) {
     if (makes_room())
-        room_maker_.begin(queue, preempts(policy_.order), [this](const ActiveJob& job) { return score_of(job); });
+        room_maker_.begin(queue, order_traits_.preempts, [this](const ActiveJob& job) { return score_of(job); });
     else if (!anything_fits(*current_))
         return;
     rank(*current_);

@@ -77,7 +77,7 @@ private:
     Time begin_at(const Allocation& allocation) const;
     void wake(const Allocation& allocation);
     void close(const Allocation& allocation);
-    bool makes_room() const { return preempts(policy_.order) || settings_.defragment; }
+    bool makes_room() const { return order_traits_.preempts || settings_.defragment; }
 
     // What a pass did with the job that `explain` asks about.
     struct Watch {
@@ -90,6 +90,7 @@ private:
     void watch(const Candidate& candidate);
 
     const Policy& policy_;
+    const OrderTraits& order_traits_;
     const Snapshot& snapshot_;
     const Settings& settings_;
     Placer placer_;

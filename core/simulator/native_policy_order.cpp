@@ -57,12 +57,12 @@ Scored NativePolicy::scored(const QueuedJob& job) {
              .total_milli = demand.total_milli()};
     if (fixed_) return s;
     s.starving = snapshot_.now_us - job.queued_us >= settings_.starvation_us;
-    if (policy_.order == Order::fair_share || policy_.order == Order::scored)
+    if (order_traits_.remembers == Memory::user_usage)
         s.user_usage = usage_of(job.user) / settings_.weight_of_user(job.user);
-    if (policy_.order == Order::group_fair_share)
+    if (order_traits_.remembers == Memory::group_usage)
         s.group_usage = snapshot_.group_usage[as_index(job.group)].at(snapshot_.now_us, settings_.usage_half_life_s) /
                         settings_.weight_of_group(job.group);
-    if (policy_.order == Order::multifactor) s.fair_factor = fair_factor(job.user);
+    if (order_traits_.remembers == Memory::fair_factor) s.fair_factor = fair_factor(job.user);
     return s;
 }
 
@@ -98,7 +98,7 @@ void NativePolicy::add_dominant_shares(const Queue& queue) {
 void NativePolicy::score_all(const Queue& queue) {
     scored_.clear();
     for (const Entry& entry : queue.entries) scored_.push_back(scored(job_of(entry)));
-    if (policy_.order == Order::drf) add_dominant_shares(queue);
+    if (order_traits_.remembers == Memory::holdings) add_dominant_shares(queue);
     scores_.resize(scored_.size());
     if (policy_.order == Order::scored) {
         QueueColumns columns;

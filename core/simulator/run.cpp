@@ -8,11 +8,7 @@
 namespace gpuyard {
 
 bool needs_full_simulator(const Policy& policy, const Settings& settings) {
-    switch (policy.order) {
-        case Order::qssf: case Order::group_fair_share: case Order::drf: case Order::multifactor: return true;
-        default: break;
-    }
-    return preempts(policy.order) || policy.backfill == Backfill::conservative || settings.predict || !settings.user_weight.empty() ||
+    return !traits_of(policy.order).runs_lean() || policy.backfill == Backfill::conservative || settings.predict || !settings.user_weight.empty() ||
            !settings.quota_milli.empty() || settings.defragment || settings.mtbf_us > 0 || settings.sleep_after_us >= 0 ||
            settings.power_cap_mw != INT64_MAX;
 }

@@ -169,7 +169,7 @@ def simulate(
 def never_placeable(
     cluster: ClusterSpec, jobs: JobTable, placement: str, power_cap_mw: int = ...
 ) -> _I64: ...
-def order_names() -> list[str]: ...
+def orders() -> list[dict[str, Any]]: ...
 def time_means(
     start_us: _I64,
     end_us: _I64,
@@ -183,6 +183,7 @@ def time_means(
     to_us: int,
 ) -> tuple[float, float, _F64]: ...
 def users_active(user: _I32, submit_us: _I64, end_us: _I64) -> _I32: ...
+
 OBSERVATION_VERSION: int
 JOB_COLUMNS: list[tuple[str, float, float]]
 ASKED_JOB_COLUMNS: list[tuple[str, float, float]]
@@ -247,6 +248,7 @@ class VectorEnv:
     def clock_s(self, i: int) -> float: ...
 
 def token_rows(cluster: ClusterSpec, tokens: str) -> int: ...
+
 class Network:
     def __init__(
         self,
@@ -339,7 +341,6 @@ class testing:  # noqa: N801 - a module
         held: list[tuple[int, list[tuple[int, int]]]],
         job: int,
     ) -> bool: ...
-
     @staticmethod
     def observe(
         snapshot: Snapshot, spec: EnvSpec

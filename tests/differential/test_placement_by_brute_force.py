@@ -181,7 +181,9 @@ def assert_placed_alike(ask: Callable[[int], Question], seed: int, rule: str) ->
     placed = _core.testing.place(core.cluster, core.jobs, rule, on_nodes, 0, mix)
     where = f"{ask.__name__}({seed}), {rule}: {job} on {nodes}, free {question.free}"
     assert placed == (None if expected is None else list(expected)), where
-    assert _core.testing.placeable(core.cluster, core.jobs, rule, on_nodes, 0) == (expected is not None), where
+    assert _core.testing.placeable(core.cluster, core.jobs, rule, on_nodes, 0) == (expected is not None), (
+        where
+    )
     return expected is not None
 
 

@@ -57,7 +57,7 @@ def fixed_episode(env: SchedulingEnv, seed: int) -> FixedEpisode:
     model = env.model
     if model.config.warmup_jobs:
         raise InputError("warmup_jobs: an episode after a warm-up depends on the jobs before; leave it out")
-    if model.config.simulated.estimates == "history" or model.policy.order == "qssf":
+    if model.config.simulated.estimates == "history" or model.policy.predicts:
         raise InputError("predictions from history depend on the jobs before an episode; use other estimates")
     env.reset(seed=seed)
     rows = env.schedule()["row"]

@@ -306,8 +306,8 @@ class _Windows:
 
     def _simulate(self, one: Contender, window: HeldOutWindow, noise: SimulationConfig) -> SimulationResult:
         policy = one.policy
-        order = policy.order if isinstance(policy, PolicySpec) else policy.base.order
-        looks_back = self._simulation.estimates == "history" or order == "qssf"
+        predicts = policy.predicts if isinstance(policy, PolicySpec) else policy.base.predicts
+        looks_back = self._simulation.estimates == "history" or predicts
         history = window.history() if looks_back else None
         return simulate(window.jobs, self._cluster, policy, noise, history=history)
 

@@ -12,6 +12,7 @@ from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.policies.grammar import PolicySpec
+from gpuyard.policies.heuristics import Order
 from gpuyard.policies.support import check_supported, needs_power, tells_watts
 from gpuyard.workload import Workload
 from gpuyard.workload.core_columns import core_cluster, demand_columns
@@ -107,10 +108,9 @@ def prepare(
 
 def _sees_names(policy: PolicySpec | None, config: SimulationConfig) -> bool:
     """Whether the policy may look at users or groups; any that is not native may."""
-    if policy is None or policy.order_name not in _core.order_names():
+    if policy is None or not isinstance(policy.order_rule, Order):
         return True
-    by_name = ("fair-share", "group-fair-share", "drf", "multifactor", "qssf", "gittins")
-    return policy.order in by_name or config.estimates == "history" or bool(config.group_quotas)
+    return policy.order_rule.sees_names or config.estimates == "history" or bool(config.group_quotas)
 
 
 class _Names:

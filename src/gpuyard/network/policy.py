@@ -99,7 +99,7 @@ class LearnedPolicy(ReplayingPolicy):
     ) -> tuple[CoreInputs, dict[str, Any]]:
         """Run all jobs to their end: the simulation as the core took it, and the arrays of the schedule."""
         model = self._model_for(workload, cluster, config)
-        if history is not None and (config.estimates == "history" or self.base.order == "qssf"):
+        if history is not None and (config.estimates == "history" or self.base.predicts):
             kept = len(model.inputs.kept)
             return model.inputs, self._replay_after(history, workload, cluster, config, kept)
         network = self.network_for(NetworkSizes.of(model), cluster.name)

@@ -14,7 +14,7 @@ from gpuyard.native.inputs import CoreInputs, prepare
 from gpuyard.observation.config import HOST_KINDS, EnvConfig
 from gpuyard.observation.episodes import DrawnJobs, Source, WindowedJobs
 from gpuyard.policies.grammar import PolicySpec, parse_policy
-from gpuyard.policies.heuristics import Heuristic
+from gpuyard.policies.heuristics import Order
 from gpuyard.policies.support import SPLITTING, tells_watts, types_without_watts
 from gpuyard.workload import Workload
 
@@ -24,7 +24,6 @@ ColumnRow = tuple[str, float, float]
 EPISODE_STREAM = 6
 """Of the random draws that choose episodes (docs/contract/mdp.md)."""
 
-REMEMBERING = ("qssf", "group-fair-share", "drf", "multifactor")
 REFUSED = {
     "defragment": "moving running jobs",
     "node_mtbf_s": "failing nodes",
@@ -189,7 +188,7 @@ class EnvModel:
                 "type, such as 64x8:v100"
             )
         baseline = acting_policy(config.baseline) if config.rewards.get("versus_baseline") else None
-        if baseline is not None and baseline.order in REMEMBERING:
+        if baseline is not None and not baseline.order_rule.runs_lean:
             raise InputError(
                 f"baseline {baseline.name}: order {baseline.order} goes by what happened before, which "
                 "versus_baseline does not keep; use another, such as sjf+easy"
@@ -289,7 +288,7 @@ def acting_policy(name: str, kind: str | None = None) -> PolicySpec:
         why = "plans ahead of events"
     elif policy.is_optimised:
         why = "places several jobs together"
-    elif not isinstance(policy.order_rule, Heuristic):
+    elif not isinstance(policy.order_rule, Order):
         why = "is an order written in Python"
     if why:
         raise InputError(

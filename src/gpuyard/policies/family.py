@@ -6,7 +6,7 @@ from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.policies.grammar import PolicySpec
-from gpuyard.policies.heuristics import Heuristic
+from gpuyard.policies.heuristics import Order
 from gpuyard.policies.support import check_supported, tells_watts
 from gpuyard.registry import registered
 from gpuyard.workload import Workload
@@ -23,9 +23,9 @@ def fixed_heuristics(cluster: Cluster, simulation: SimulationConfig, placement: 
     told = simulation.estimates != "none"
     specs = []
     for name, rule in registered("order").items():
-        if not isinstance(rule, Heuristic) or rule.preempts or rule.form or name == "random":
+        if not isinstance(rule, Order) or rule.preempts or rule.form or name == "random":
             continue
-        if (name == "power-aware" and not tells_watts(cluster)) or (rule.uses_estimates and not told):
+        if (rule.needs_watts and not tells_watts(cluster)) or (rule.uses_estimates and not told):
             continue
         specs += [PolicySpec(name, backfill, None, placement) for backfill in BACKFILLS]
     return [spec for spec in specs if told or spec.backfill != "easy"]

@@ -88,6 +88,11 @@ class PolicySpec:
         """Whether it may stop running jobs."""
         return bool(getattr(self.order_rule, "preempts", False))
 
+    @property
+    def predicts(self) -> bool:
+        """Whether it goes by run times predicted from finished jobs."""
+        return bool(getattr(self.order_rule, "predicts", False))
+
     def compile(self) -> "_core.Policy":
         """The policy as the native core runs it."""
         from gpuyard import _core

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gpuyard import _core
 from gpuyard.registry import register
 
 
@@ -33,6 +34,39 @@ class Heuristic:
         return self.example or self.name
 
 
+_TRAITS: dict[str, dict[str, bool]] = {traits.pop("name"): traits for traits in _core.orders()}
+"""The core's table of what is true of each order (core/policy/order.hpp), by name."""
+
+
+class Order(Heuristic):
+    """An order of the native core."""
+
+    @property
+    def needs_watts(self) -> bool:
+        """Whether it goes by what GPUs draw."""
+        return _TRAITS[self.name]["needs_watts"]
+
+    @property
+    def predicts(self) -> bool:
+        """Whether it goes by run times predicted from finished jobs."""
+        return _TRAITS[self.name]["predicts"]
+
+    @property
+    def sees_names(self) -> bool:
+        """Whether users, groups or finished jobs make a difference to it."""
+        return _TRAITS[self.name]["sees_names"]
+
+    @property
+    def runs_lean(self) -> bool:
+        """Whether the lean simulator keeps all that it goes by."""
+        return _TRAITS[self.name]["runs_lean"]
+
+
+def _order(name: str, summary: str, source: str = "folklore", form: str = "", example: str = "") -> Order:
+    traits = _TRAITS[name]
+    return Order(name, summary, traits["uses_estimates"], traits["preempts"], source, form, example)
+
+
 def _register_all(kind: str, *heuristics: Heuristic) -> None:
     for heuristic in heuristics:
         register(kind, heuristic.name)(heuristic)
@@ -47,62 +81,56 @@ _OPTIMAL = "Schrage 1968"
 
 _register_all(
     "order",
-    Heuristic("fifo", "first come, first served"),
-    Heuristic("lifo", "last come, first served"),
-    Heuristic("sjf", "shortest estimated run time first", True, source=_SMITH),
-    Heuristic("ljf", "longest estimated run time first", True),
-    Heuristic("smallest", "fewest GPUs first"),
-    Heuristic("largest", "most GPUs first"),
-    Heuristic("saf", "smallest area (estimate x GPUs) first", True),
-    Heuristic("laf", "largest area (estimate x GPUs) first", True),
-    Heuristic(
+    _order("fifo", "first come, first served"),
+    _order("lifo", "last come, first served"),
+    _order("sjf", "shortest estimated run time first", source=_SMITH),
+    _order("ljf", "longest estimated run time first"),
+    _order("smallest", "fewest GPUs first"),
+    _order("largest", "most GPUs first"),
+    _order("saf", "smallest area (estimate x GPUs) first"),
+    _order("laf", "largest area (estimate x GPUs) first"),
+    _order(
         "wspt",
         "Smith's index for bounded slowdown: estimate x max(estimate, 10 s) x GPUs",
-        True,
         source=_SMITH,
     ),
-    Heuristic(
+    _order(
         "power",
         "estimate to the power of A, x GPUs: between smallest (A near 0), saf (1) and wspt (2)",
-        True,
         form="power:A",
         example="power:0.5",
     ),
-    Heuristic("wfp3", "longest wait against its estimate, and large, first", True, source=_TANG),
-    Heuristic("unicep", "longest wait against its estimate, and small, first", True, source=_TANG),
-    Heuristic("f1", "fitted score: log10(r) n + 870 log10(s)", True, source=_CARASTAN),
-    Heuristic("f2", "fitted score: sqrt(r) n + 25600 log10(s)", True, source=_CARASTAN),
-    Heuristic("f3", "fitted score: r n + 6860000 log10(s)", True, source=_CARASTAN),
-    Heuristic("f4", "fitted score: r sqrt(n) + 530000 log10(s)", True, source=_CARASTAN),
-    Heuristic("priority", "highest priority first"),
-    Heuristic("edf", "earliest deadline first", source="Liu & Layland 1973"),
-    Heuristic("fair-share", "user with the least decayed usage first", source="Kay & Lauder 1988"),
-    Heuristic("random", "a fresh random order at every decision point (seeded)"),
-    Heuristic("power-aware", "least energy to finish on its best pool first", True),
-    Heuristic(
+    _order("wfp3", "longest wait against its estimate, and large, first", source=_TANG),
+    _order("unicep", "longest wait against its estimate, and small, first", source=_TANG),
+    _order("f1", "fitted score: log10(r) n + 870 log10(s)", source=_CARASTAN),
+    _order("f2", "fitted score: sqrt(r) n + 25600 log10(s)", source=_CARASTAN),
+    _order("f3", "fitted score: r n + 6860000 log10(s)", source=_CARASTAN),
+    _order("f4", "fitted score: r sqrt(n) + 530000 log10(s)", source=_CARASTAN),
+    _order("priority", "highest priority first"),
+    _order("edf", "earliest deadline first", source="Liu & Layland 1973"),
+    _order("fair-share", "user with the least decayed usage first", source="Kay & Lauder 1988"),
+    _order("random", "a fresh random order at every decision point (seeded)"),
+    _order("power-aware", "least energy to finish on its best pool first"),
+    _order(
         "qssf",
         "smallest service first: GPUs x run time predicted from finished jobs",
         source="Hu et al., SC 2021 (Helios)",
     ),
-    Heuristic("group-fair-share", "group with the least decayed usage first", source="Kay & Lauder 1988"),
-    Heuristic("drf", "user with the least dominant share first", source="Ghodsi et al., NSDI 2011"),
-    Heuristic("multifactor", "weighted sum of age, size, fair share and priority", source=_SLURM),
-    Heuristic("srtf", "shortest remaining time first", True, True, _OPTIMAL),
-    Heuristic("ssf", "smallest remaining service (time x GPUs) first", True, True, _TIRESIAS),
-    Heuristic(
-        "las", "least attained service (time) first", preempts=True, source="Rai et al., SIGMETRICS 2003"
-    ),
-    Heuristic("las-2d", "least attained service (time x GPUs) first", preempts=True, source=_TIRESIAS),
-    Heuristic(
+    _order("group-fair-share", "group with the least decayed usage first", source="Kay & Lauder 1988"),
+    _order("drf", "user with the least dominant share first", source="Ghodsi et al., NSDI 2011"),
+    _order("multifactor", "weighted sum of age, size, fair share and priority", source=_SLURM),
+    _order("srtf", "shortest remaining time first", source=_OPTIMAL),
+    _order("ssf", "smallest remaining service (time x GPUs) first", source=_TIRESIAS),
+    _order("las", "least attained service (time) first", source="Rai et al., SIGMETRICS 2003"),
+    _order("las-2d", "least attained service (time x GPUs) first", source=_TIRESIAS),
+    _order(
         "tiresias",
         "las-2d in a few levels, first come first served inside, promotion after starvation",
-        preempts=True,
         source=_TIRESIAS,
     ),
-    Heuristic(
+    _order(
         "gittins",
         "likeliest to finish for the service it takes, from the GPU time of finished jobs",
-        preempts=True,
         source="Gittins 1979; " + _TIRESIAS,
     ),
 )

@@ -14,9 +14,9 @@ TIERS = ("tier", "tier-balance", "tier-lex", "tier-cost")
 
 def needs_power(policy: PolicySpec | None, config: SimulationConfig) -> bool:
     """Whether watts matter to what is decided."""
-    return config.power_cap_w is not None or (
-        policy is not None and "power-aware" in (policy.order, policy.placement)
-    )
+    if config.power_cap_w is not None or policy is None:
+        return config.power_cap_w is not None
+    return getattr(policy.order_rule, "needs_watts", False) or policy.placement == "power-aware"
 
 
 def check_supported(

@@ -199,7 +199,7 @@ class _Prepared:
 
     def run(self, policies: Sequence[PolicySpec]) -> list[tuple[float, ...]]:
         """The metrics of ``FIGURES`` for each policy, by the formulas of docs/contract/metrics.md."""
-        predicts = [self.inputs.settings.predict or policy.order == "qssf" for policy in policies]
+        predicts = [self.inputs.settings.predict or policy.predicts for policy in policies]
         past = self.past() if any(predicts) else []
         return [
             self._run(policy.compile(), past if looks_back else [])
