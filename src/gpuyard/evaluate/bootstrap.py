@@ -8,13 +8,13 @@ intervals are widened by it (``widening``).
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Verdict = Literal["better", "worse", "tie"]
+Verdict = Literal["better", "worse", "tie", "reference", "one run"]
 
 RESAMPLES = 4000
 SEED = 0
@@ -34,7 +34,8 @@ class Difference:
         ratio: (own - other) / abs(other): 0.1 is 10 % more.
         low: Lower end of the 95 % interval; NaN if one window tells none.
         high: Upper end.
-        verdict: ``better`` or ``worse`` if the interval excludes zero, else ``tie``.
+        verdict: ``better`` or ``worse`` if the interval excludes zero, else ``tie``; ``one run`` without an
+            interval, and ``reference`` of the other itself.
         own: The policy's mean.
         other: The other's.
     """
@@ -45,6 +46,27 @@ class Difference:
     verdict: Verdict
     own: float
     other: float
+
+    @classmethod
+    def without_interval(cls, own: float, other: float) -> Self:
+        """Between values of one run each."""
+        ratio = float(_relative(np.array([own]), np.array([other]))[0])
+        return cls(ratio, math.nan, math.nan, "one run", own, other)
+
+    @classmethod
+    def of_reference(cls, value: float) -> Self:
+        """Of the reference to itself."""
+        return cls(0.0, math.nan, math.nan, "reference", value, value)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the ratio is a number: it is not where the other's mean is 0 or unknown."""
+        return math.isfinite(self.ratio)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether both ends of the interval are known."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
 
 
 def paired_difference(
@@ -61,9 +83,9 @@ def paired_difference(
         lower_is_better: Of the values.
     """
     means = float(own.mean()), float(other.mean())
-    ratio = float(_relative(np.array([means[0]]), np.array([means[1]]))[0])
     if len(own) < 2:
-        return Difference(ratio, math.nan, math.nan, "tie", *means)
+        return Difference.without_interval(*means)
+    ratio = float(_relative(np.array([means[0]]), np.array([means[1]]))[0])
     low, high = interval(own, other, block, disjoint)
     return Difference(ratio, low, high, _verdict(low, high, lower_is_better), *means)
 

@@ -1,14 +1,14 @@
 """The answer of an evaluation: about which policy it is, beside which other, and how sure that is."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuyard.evaluate.bootstrap import Difference
 from gpuyard.evaluate.wording import one_of, reference_role, tied_with
-from gpuyard.report.model import Answer, Change, Standing, Tile
+from gpuyard.report.model import Answer, Standing, Tile
 from gpuyard.report.words import (
     MANY_TIMES,
     difference_words,
@@ -54,7 +54,7 @@ class Pair:
     subject: Standing
     other: Standing
     what: str
-    change: Change
+    change: Difference
     leads: bool
     weak: str = ""
     these: str = "windows"
@@ -64,15 +64,6 @@ class Pair:
     def told(self) -> str:
         """The other, and what it is."""
         return f"{self.other.label}, {self.what}"
-
-
-def change_of(difference: object) -> Change:
-    """A difference with its interval; of a single window there is none."""
-    ratio, low, high = (getattr(difference, name) for name in ("ratio", "low", "high"))
-    known = ratio if math.isfinite(ratio) else None
-    if not math.isfinite(low) or not math.isfinite(high):
-        return Change(known)
-    return Change(known, low, high, getattr(difference, "verdict"))  # noqa: B009  (of any kind of difference)
 
 
 def chosen_pair(comparison: "Comparison", standings: Sequence[Standing]) -> tuple[Standing, Standing]:
@@ -118,7 +109,7 @@ def answer_of_windows(
         sentence = f"{subject.label} is the only policy here: there is nothing to compare it with."
         return Answer(sentence, "", [], words)
     metric = comparison.setting.metric
-    change = change_of(comparison.difference(subject.name, against=other.name))
+    change = comparison.difference(subject.name, against=other.name)
     what = reference_text(comparison) if other.name == comparison.reference else "the next"
     weak, these = _weakness(comparison.setting), _these(comparison.setting)
     one = one_of(comparison.setting)
@@ -157,7 +148,7 @@ def _sentence(pair: Pair, metric: str, lower_is_better: bool, tied: bool) -> str
         return f"{name} and {pair.told}, are equally good: the same {label}."
     if change.verdict == "tie" and not pair.weak:
         return f"{name} and {pair.told}, are tied on {label}."
-    if change.ratio is None:
+    if not change.is_known:
         return f"{name} is {'best' if pair.leads else 'not the best'} on {label}, beside {pair.told}."
     told = difference_words(change.ratio, metric, pair.told)
     better = (change.ratio < 0) == lower_is_better
@@ -176,7 +167,7 @@ def _price(pair: Pair, metric: str) -> str:
         own, theirs = pair.subject.changes.get(beside), pair.other.changes.get(beside)
         if beside == metric or own is None or theirs is None or theirs.verdict != "reference":
             continue
-        if own.verdict == "worse" and own.ratio is not None:
+        if own.verdict == "worse" and own.is_known:
             told.append(f"{_longer(own.ratio)} {name}")
     named = " and ".join(filter(None, (", ".join(told[:-1]), *told[-1:])))
     return f", at the price of {named}" if named else ""
@@ -237,7 +228,7 @@ def _ahead(comparison: "Comparison", standings: Sequence[Standing], pair: Pair) 
     first = standings[0]
     if first in (pair.subject, pair.other):
         return ""
-    change = change_of(comparison.difference(first.name, against=pair.subject.name))
+    change = comparison.difference(first.name, against=pair.subject.name)
     found = (
         f"picked in hindsight on these very {pair.these}" if first.role == "hindsight" else "not asked for"
     )

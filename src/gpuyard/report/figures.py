@@ -82,12 +82,12 @@ def change_chart(report: Report, palette: Palette) -> Chart | None:
     rows = []
     for one in report.standings:
         change = one.changes.get(report.metric)
-        if change is None or (change.ratio is None and change.verdict != "reference"):
+        if change is None or not change.is_known:
             continue
-        weak = report.weak and change.low is not None
+        weak = report.weak and change.has_interval
         said = "unclear" if weak and change.ratio != 0.0 else change.verdict
-        dot = {"series": said, "colour": 0, "value": _short(change.ratio or 0.0)}
-        if change.low is not None and change.high is not None:
+        dot = {"series": said, "colour": 0, "value": _short(change.ratio)}
+        if change.has_interval:
             dot |= {"low": _short(change.low), "high": _short(change.high)}
         rows.append(
             {

@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from gpuyard.evaluate.bootstrap import Difference, Verdict
+from gpuyard.evaluate.comparison import Loser
 from gpuyard.report.figures import Palette
-from gpuyard.report.model import Answer, Change, Loss, Report, Standing, Tile, Verdict
+from gpuyard.report.model import Answer, Report, Standing, Tile
 from gpuyard.report.words import interval, percent
 from gpuyard.units import metric_label, metric_text
 
@@ -163,7 +165,7 @@ def _row(one: Standing, metrics: Sequence[str], report: Report, palette: Palette
     )
     note = f'<span class="remark">{escape(one.note)}</span>' if one.note else ""
     name = f'<th scope="row" title="{escape(one.name)}">{mark}{breakable(one.label)}{kind}{note}</th>'
-    change = one.changes.get(report.metric, Change(None))
+    change = one.changes.get(report.metric)
     cells = [name]
     if report.has_intervals:
         cells.append(f"<td>{_verdict(change, report.weak)}</td>")
@@ -174,17 +176,19 @@ def _row(one: Standing, metrics: Sequence[str], report: Report, palette: Palette
     return f"<tr{subject}>{''.join(cells)}</tr>"
 
 
-def _verdict(change: Change, weak: bool) -> str:
+def _verdict(change: Difference | None, weak: bool) -> str:
+    if change is None:
+        return ""
     name = verdict_class(change.verdict, weak)
     unclear = name == "weak" and change.ratio != 0.0
     sign, text = ("?", "unclear") if unclear else (VERDICT_SIGNS[change.verdict], change.verdict)
     return f'<span class="verdict {name}"><span aria-hidden="true">{sign}</span> {escape(text)}</span>'
 
 
-def _change_cell(change: Change) -> str:
-    if change.verdict == "reference":
+def _change_cell(change: Difference | None) -> str:
+    if change is not None and change.verdict == "reference":
         return '<td class="number" data-value="0">reference</td>'
-    if change.ratio is None:
+    if change is None or not change.is_known:
         return '<td class="number">-</td>'
     span = interval(change)
     small = f'<span class="remark">{escape(span)}</span>' if span else ""
@@ -196,15 +200,15 @@ def _value_cell(one: Standing, metric: str, report: Report) -> str:
     if value is None:
         return '<td class="number">-</td>'
     small = ""
-    if metric != report.metric and change is not None and change.ratio is not None:
+    if metric != report.metric and change is not None and change.is_known and change.verdict != "reference":
         name = verdict_class(change.verdict, report.weak)
-        hint = f' title="95 % interval {escape(interval(change))}"' if change.low is not None else ""
+        hint = f' title="95 % interval {escape(interval(change))}"' if change.has_interval else ""
         small = f'<span class="remark {name}"{hint}>{escape(percent(change.ratio))}</span>'
     text = escape(metric_text(metric, value, short=True))
     return f'<td class="number" data-value="{float(value)!r}">{text}{small}</td>'
 
 
-def losses_table(losses: Sequence[Loss], said: str) -> str:
+def losses_table(losses: Sequence[Loser], said: str) -> str:
     """Who fares worse, the largest rise first."""
     if not said:
         return ""
@@ -230,7 +234,7 @@ def losses_table(losses: Sequence[Loss], said: str) -> str:
     )
 
 
-def _loss_row(loss: Loss) -> str:
+def _loss_row(loss: Loser) -> str:
     def value(number: float) -> str:
         text = metric_text(loss.metric, number, short=True)
         return f'<td class="number" data-value="{number!r}">{escape(text)}</td>'
@@ -238,8 +242,8 @@ def _loss_row(loss: Loss) -> str:
     name = escape(CLASS_NAMES.get(loss.by, f"{loss.by} {{}}").format(loss.name or "(none)"))
     return (
         f'<tr><th scope="row">{name}</th><td class="number" data-value="{loss.jobs}">{loss.jobs:,}</td>'
-        f"<td>{escape(metric_label(loss.metric))}</td>{value(loss.other)}{value(loss.own)}"
-        f"{_change_cell(loss.change)}</tr>"
+        f"<td>{escape(metric_label(loss.metric))}</td>{value(loss.difference.other)}{value(loss.difference.own)}"
+        f"{_change_cell(loss.difference)}</tr>"
     )
 
 

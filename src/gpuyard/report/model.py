@@ -3,30 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import polars as pl
 
 from gpuyard.cluster.model import Cluster
-
-Verdict = Literal["better", "worse", "tie", "reference", "one run"]
-
-
-@dataclass(frozen=True)
-class Change:
-    """A value beside that of the reference.
-
-    Attributes:
-        ratio: Relative difference: -0.2 is 20 % lower; None if the reference's value is 0 or unknown.
-        low: Where its 95 % interval begins; None without one.
-        high: Where it ends.
-        verdict: In one word.
-    """
-
-    ratio: float | None
-    low: float | None = None
-    high: float | None = None
-    verdict: Verdict = "one run"
+from gpuyard.evaluate.bootstrap import Difference, Verdict
+from gpuyard.evaluate.comparison import Loser
 
 
 @dataclass(frozen=True)
@@ -47,32 +29,9 @@ class Standing:
     label: str
     kind: str
     values: Mapping[str, float | None]
-    changes: Mapping[str, Change] = field(default_factory=dict)
+    changes: Mapping[str, Difference] = field(default_factory=dict)
     note: str = ""
     role: str = ""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A class of jobs that fares worse.
-
-    Attributes:
-        by: What the classes are of: ``priority``, ``group``, ``gpus`` or ``user``.
-        name: Of the class.
-        jobs: How many there are.
-        metric: What rises.
-        own: Its value under the policy that the answer is about.
-        other: Under the reference.
-        change: By how much.
-    """
-
-    by: str
-    name: str
-    jobs: int
-    metric: str
-    own: float
-    other: float
-    change: Change
 
 
 @dataclass(frozen=True)
@@ -156,7 +115,7 @@ class Report:
     classes: pl.DataFrame
     facts: Mapping[str, str]
     runs: Mapping[str, pl.DataFrame] = field(default_factory=dict)
-    losses: Sequence[Loss] = ()
+    losses: Sequence[Loser] = ()
     losses_text: str = ""
     weak: bool = False
     windows: Mapping[str, Sequence[tuple[str, float]]] = field(default_factory=dict)
@@ -167,7 +126,7 @@ class Report:
     @property
     def has_intervals(self) -> bool:
         """Whether differences come with how sure they are."""
-        return any(change.low is not None for one in self.standings for change in one.changes.values())
+        return any(change.has_interval for one in self.standings for change in one.changes.values())
 
     def label(self, policy: str) -> str:
         """The short name of a policy."""

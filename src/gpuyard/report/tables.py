@@ -1,9 +1,12 @@
 """The two tables that are quoted most, as rows of files: full names, plain numbers, units in heads."""
 
+import math
 from typing import Any
 
+from gpuyard.evaluate.bootstrap import Difference
+from gpuyard.evaluate.comparison import Loser
 from gpuyard.report.layout import table_metrics
-from gpuyard.report.model import Change, Loss, Report, Standing
+from gpuyard.report.model import Report, Standing
 
 Rows = list[list[Any]]
 
@@ -23,11 +26,11 @@ def policy_rows(report: Report) -> Rows:
 
 
 def _policy_row(one: Standing, metrics: list[str], report: Report) -> list[Any]:
-    verdict = one.changes.get(report.metric, Change(None)).verdict
+    found = one.changes.get(report.metric)
+    verdict = found.verdict if found else "one run"
     row: list[Any] = [one.name, one.kind, one.role, verdict, "yes" if report.weak else "no"]
     for metric in metrics:
-        change = one.changes.get(metric, Change(None))
-        row += [one.values.get(metric), change.ratio, change.low, change.high]
+        row += [one.values.get(metric), *numbers_of(one.changes.get(metric))]
     return row
 
 
@@ -39,7 +42,13 @@ def loss_rows(report: Report) -> Rows:
     ]
 
 
-def _loss_row(loss: Loss) -> list[Any]:
-    change = loss.change
-    values = (loss.other, loss.own, change.ratio, change.low, change.high)
+def numbers_of(change: Difference | None) -> list[float | None]:
+    """The ratio and the ends of the interval; null where they are not known, and of the reference."""
+    if change is None or change.verdict == "reference":
+        return [None, None, None]
+    return [one if math.isfinite(one) else None for one in (change.ratio, change.low, change.high)]
+
+
+def _loss_row(loss: Loser) -> list[Any]:
+    values = (loss.difference.other, loss.difference.own, *numbers_of(loss.difference))
     return [loss.by, loss.name, loss.jobs, loss.metric, *values]

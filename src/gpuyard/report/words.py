@@ -1,10 +1,12 @@
 """Differences in words."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpuyard.report.model import Change, Standing, Tile
+from gpuyard.evaluate.bootstrap import Difference
+from gpuyard.report.model import Standing, Tile
 from gpuyard.units import metric_label, metric_text
 
 SIDE_METRICS = ("mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s")
@@ -15,7 +17,7 @@ MANY_TIMES = 2.0
 
 def percent(ratio: float | None) -> str:
     """A relative difference with its sign: ``−12.3 %``, ``+0.4 %``, ``×6.3``."""
-    if ratio is None:
+    if ratio is None or not math.isfinite(ratio):
         return "-"
     if ratio >= MANY_TIMES:
         return f"×{1 + ratio:,.1f}" if ratio < 99 else f"×{1 + ratio:,.0f}"
@@ -37,9 +39,9 @@ def in_one_notation(text: str) -> str:
     return re.sub(r"(?<=[ (])-(?=\d)", "−", text)
 
 
-def interval(change: Change) -> str:
+def interval(change: Difference | None) -> str:
     """The interval of a difference: ``−15.0 % to −9.1 %``; empty without one."""
-    if change.low is None or change.high is None:
+    if change is None or not change.has_interval:
         return ""
     return f"{percent(change.low)} to {percent(change.high)}"
 
@@ -85,7 +87,9 @@ def _beside(best: Standing, other: Standing | None, metric: str, tile: Tile) -> 
         return tile
     ratio = percent(relative(best, other, metric))
     own, theirs = best.changes.get(metric), other.changes.get(metric)
-    change = own if own is not None and theirs is not None and theirs.verdict == "reference" else Change(None)
+    change = own if own is not None and theirs is not None and theirs.verdict == "reference" else None
     span = f" ({interval(change)})" if interval(change) else ""
     remark = f"against {metric_text(metric, other.values.get(metric))} with {other.label}"
-    return replace(tile, remark=remark, change=f"{ratio}{span}", verdict=change.verdict)
+    return replace(
+        tile, remark=remark, change=f"{ratio}{span}", verdict=change.verdict if change else "one run"
+    )

@@ -11,6 +11,7 @@ from gpuyard.report.document import page
 from gpuyard.report.model import Report
 from gpuyard.report.perfetto import write_perfetto
 from gpuyard.report.sources import as_paths, read_sources
+from gpuyard.report.tables import numbers_of
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,11 @@ class MadeReport:
                 {
                     "policy": one.name,
                     "value": one.values.get(report.metric),
-                    **vars(one.changes[report.metric]),
+                    **dict(zip(("ratio", "low", "high"), numbers_of(change), strict=True)),
+                    "verdict": change.verdict,
                 }
                 for one in report.standings
-                if report.metric in one.changes
+                if (change := one.changes.get(report.metric))
             ],
         }
 

@@ -71,7 +71,7 @@ def test_one_window_tells_no_interval() -> None:
     assert found.ratio == -0.5
     assert math.isnan(found.low)
     assert math.isnan(found.high)
-    assert found.verdict == "tie"
+    assert found.verdict == "one run"
 
 
 def test_the_same_values_give_the_same_interval_every_time_however_many_windows() -> None:

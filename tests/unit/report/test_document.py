@@ -15,11 +15,12 @@ import polars as pl
 import pytest
 
 from gpuyard.config import SimulationConfig
+from gpuyard.evaluate import Difference
 from gpuyard.report import write_report
 from gpuyard.report.document import page, script_json
 from gpuyard.report.figures import BINS, MOST_LINES, Palette, cdf_charts, time_charts
 from gpuyard.report.gantt import gantt_data
-from gpuyard.report.model import Change, Report
+from gpuyard.report.model import Report
 from gpuyard.report.packing import LARGEST, Column, pack_columns
 from gpuyard.report.perfetto import trace_events, write_perfetto
 from gpuyard.report.sources import read_sources
@@ -208,8 +209,8 @@ def test_words_of_a_terminal_take_the_notation_of_the_page() -> None:
 
 
 def test_an_interval_names_both_ends() -> None:
-    assert interval(Change(-0.2, -0.3, 0.1, "tie")) == "−30.0 % to +10.0 %"
-    assert interval(Change(-0.2)) == ""
+    assert interval(Difference(-0.2, -0.3, 0.1, "tie", 4.0, 5.0)) == "−30.0 % to +10.0 %"
+    assert interval(Difference.without_interval(4.0, 5.0)) == ""
 
 
 def test_jobs_that_share_a_gpu_do_not_overlap_in_a_trace(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_comparison_brings_its_intervals_and_verdicts(evaluation: Path) -> Non
         assert (change.ratio, change.low, change.high) == (found.ratio, found.low, found.high)
         assert change.verdict == found.verdict
     assert [one.name for one in report.standings] == comparison.ranking()
-    assert report.losses == sorted(report.losses, key=lambda loss: -(loss.change.ratio or 0))
+    assert report.losses == sorted(report.losses, key=lambda loss: -loss.difference.ratio)
 
 
 def test_a_tie_is_called_a_tie() -> None:

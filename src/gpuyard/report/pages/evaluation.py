@@ -4,23 +4,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
-from gpuyard.evaluate.bootstrap import usable_block
+from gpuyard.evaluate.bootstrap import Difference, usable_block
+from gpuyard.evaluate.comparison import Comparison, Loser
+from gpuyard.evaluate.setting import PolicyEntry, Setting
 from gpuyard.metrics.classes import LOSING, MEASURES, several_classes
-from gpuyard.report.answer import answer_of_windows, change_of, chosen_pair, reference_text
+from gpuyard.report.answer import answer_of_windows, chosen_pair, reference_text
 from gpuyard.report.facts import information_text, read_cluster, setting_facts
-from gpuyard.report.model import Change, Loss, Report, Standing
-from gpuyard.report.words import ratio_of
+from gpuyard.report.model import Report, Standing
 from gpuyard.units import metric_label, plural
-
-if TYPE_CHECKING:
-    from gpuyard.evaluate.comparison import Comparison
-    from gpuyard.evaluate.setting import PolicyEntry, Setting
 
 TOLD = (
     *("mean_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s", "mean_bounded_slowdown", "gpu_utilization"),
@@ -45,7 +42,7 @@ _SAME = {
 """Of settings that must be equal: what is said to differ."""
 
 
-def merge(comparisons: Sequence["Comparison"], names: Sequence[str]) -> "Comparison":
+def merge(comparisons: Sequence[Comparison], names: Sequence[str]) -> Comparison:
     """All policies of comparisons over the same windows; a policy that several have is taken once.
 
     Raises:
@@ -73,7 +70,7 @@ def _first_difference(own: object, their: object) -> str:
     return f" ({key} is {own.get(key)!r} in one and {their.get(key)!r} in the other)"
 
 
-def _joined(one: "Comparison", other: "Comparison") -> "Comparison":
+def _joined(one: Comparison, other: Comparison) -> Comparison:
     # What one has among its heuristics without a row, and the other with one, is taken from the other.
     told_more = {entry.name for entry in other.shown} - {entry.name for entry in one.shown}
     kept = tuple(_asked_in(other, entry) for entry in one.policies if entry.name not in told_more)
@@ -100,12 +97,12 @@ def _joined(one: "Comparison", other: "Comparison") -> "Comparison":
     )
 
 
-def _no_reference(entry: "PolicyEntry") -> "PolicyEntry":
+def _no_reference(entry: PolicyEntry) -> PolicyEntry:
     """The reference of one comparison is one of the policies of another."""
     return replace(entry, role="given") if entry.role == "reference" else entry
 
 
-def _asked_in(comparison: "Comparison", entry: "PolicyEntry") -> "PolicyEntry":
+def _asked_in(comparison: Comparison, entry: PolicyEntry) -> PolicyEntry:
     """A policy that merely stands beside others in one comparison may have been asked for in another."""
     asked = any(one.name == entry.name and one.role == "given" for one in comparison.policies)
     return replace(entry, role="given") if asked and entry.role in ("usual", "hindsight") else entry
@@ -115,7 +112,7 @@ def _stacked(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([one, other], how="diagonal_relaxed")
 
 
-def evaluation_report(comparison: "Comparison", directories: Sequence[str]) -> Report:
+def evaluation_report(comparison: Comparison, directories: Sequence[str]) -> Report:
     """A comparison as a report."""
     setting = comparison.setting
     standings = _standings(comparison)
@@ -158,7 +155,7 @@ def evaluation_report(comparison: "Comparison", directories: Sequence[str]) -> R
 
 
 def _facts(
-    comparison: "Comparison", cluster: Cluster | None, told: str, directories: Sequence[str]
+    comparison: Comparison, cluster: Cluster | None, told: str, directories: Sequence[str]
 ) -> dict[str, str]:
     setting = comparison.setting
     facts = setting_facts(setting.workload, setting.jobs, cluster, setting.information, directories)
@@ -178,7 +175,7 @@ def _facts(
     }
 
 
-def _draw_text(setting: "Setting") -> str:
+def _draw_text(setting: Setting) -> str:
     """That charts of jobs show one draw of the estimates' noise, while figures are means over several."""
     if setting.noise_draws < 2:
         return ""
@@ -195,7 +192,7 @@ def _windows_text(kind: str, count: int, jobs: int, part: str) -> str:
     return f"{plural(count, thing)}{size}{span},"
 
 
-def _standings(comparison: "Comparison") -> list[Standing]:
+def _standings(comparison: Comparison) -> list[Standing]:
     entries = {entry.name: entry for entry in comparison.shown}
     standings = []
     for name in comparison.ranking():
@@ -203,9 +200,9 @@ def _standings(comparison: "Comparison") -> list[Standing]:
             continue
         values = _means(comparison.windows.filter(pl.col("policy") == name))
         changes = {
-            metric: _change(comparison, name, metric)
+            metric: change
             for metric in dict.fromkeys((comparison.setting.metric, *TOLD))
-            if metric in values
+            if metric in values and (change := _change(comparison, name, metric))
         }
         entry = entries[name]
         told = (entry.label, entry.kind, values, changes, entry.note)
@@ -213,7 +210,7 @@ def _standings(comparison: "Comparison") -> list[Standing]:
     return standings
 
 
-def _role(comparison: "Comparison", entry: "PolicyEntry") -> str:
+def _role(comparison: Comparison, entry: PolicyEntry) -> str:
     """Why a policy is there; a usual one may also be the one that was best in hindsight."""
     if entry.name == comparison.reference:
         return "reference"
@@ -229,23 +226,23 @@ def _means(windows: pl.DataFrame) -> dict[str, float]:
     return {name: mean for name, mean in means.items() if isinstance(mean, float) and math.isfinite(mean)}
 
 
-def _change(comparison: "Comparison", policy: str, metric: str) -> Change:
+def _change(comparison: Comparison, policy: str, metric: str) -> Difference | None:
     reference = comparison.reference
     if policy == reference:
-        return Change(None, verdict="reference")
+        return Difference.of_reference(comparison.mean(policy, metric))
     if reference is None or not comparison.knows(reference, metric):
-        return Change(None)
-    return change_of(comparison.difference(policy, metric=metric))
+        return None
+    return comparison.difference(policy, metric=metric)
 
 
-def _outcomes(comparison: "Comparison", schedules: Mapping[str, pl.DataFrame]) -> Mapping[str, pl.DataFrame]:
+def _outcomes(comparison: Comparison, schedules: Mapping[str, pl.DataFrame]) -> Mapping[str, pl.DataFrame]:
     if comparison.jobs is None:
         return schedules
     parts = comparison.jobs.partition_by("policy", as_dict=True)
     return {str(name): part for (name,), part in parts.items()}
 
 
-def _classes(comparison: "Comparison") -> pl.DataFrame:
+def _classes(comparison: Comparison) -> pl.DataFrame:
     """Means over windows, each counted by its jobs."""
     classes = comparison.classes
     if classes.is_empty():
@@ -260,8 +257,8 @@ def _classes(comparison: "Comparison") -> pl.DataFrame:
 
 
 def _losses(
-    comparison: "Comparison", classes: pl.DataFrame, subject: Standing, other: Standing
-) -> tuple[list[Loss], str]:
+    comparison: Comparison, classes: pl.DataFrame, subject: Standing, other: Standing
+) -> tuple[list[Loser], str]:
     """Who fares worse under the policy that the answer is about, and what that means in words."""
     if subject is other:
         return [], ""
@@ -269,24 +266,13 @@ def _losses(
     if len(comparison.setting.windows) < 2:
         found = losses_without_intervals(classes, subject.name, other.name)
         return found, f"{said}, in this one run (no intervals)"
-    losses = [
-        Loss(
-            one.by,
-            one.name,
-            one.jobs,
-            one.metric,
-            one.difference.own,
-            one.difference.other,
-            change_of(one.difference),
-        )
-        for one in comparison.who_loses(subject.name, other.name)
-    ]
-    losses.sort(key=lambda loss: -(loss.change.ratio or 0.0))
+    losses = comparison.who_loses(subject.name, other.name)
+    losses.sort(key=lambda loss: -loss.difference.ratio)
     weak = "; the intervals are weak" if comparison.setting.has_weak_intervals else ""
     return losses, f"{said}, by an interval that excludes zero{weak}"
 
 
-def losses_without_intervals(table: pl.DataFrame, policy: str, against: str) -> list[Loss]:
+def losses_without_intervals(table: pl.DataFrame, policy: str, against: str) -> list[Loser]:
     """Classes whose measures rise from one policy to another, the largest rise first."""
     if table.is_empty():
         return []
@@ -295,11 +281,12 @@ def losses_without_intervals(table: pl.DataFrame, policy: str, against: str) -> 
     for row in _rows(table, against):
         mine = own.get((row["by"], row["class"]), {})
         for metric in LOSING:
-            ratio = ratio_of(mine, row, metric)
-            if ratio is not None and ratio > RISES:
-                values = (float(mine[metric]), float(row[metric]))
-                losses.append(Loss(row["by"], row["class"], int(row["jobs"]), metric, *values, Change(ratio)))
-    return sorted(losses, key=lambda loss: -(loss.change.ratio or 0.0))
+            if metric not in mine:
+                continue
+            found = Difference.without_interval(float(mine[metric]), float(row[metric]))
+            if found.is_known and found.ratio > RISES:
+                losses.append(Loser(row["by"], row["class"], int(row["jobs"]), metric, found))
+    return sorted(losses, key=lambda loss: -loss.difference.ratio)
 
 
 def _rows(table: pl.DataFrame, policy: str) -> list[dict[str, Any]]:
@@ -307,7 +294,7 @@ def _rows(table: pl.DataFrame, policy: str) -> list[dict[str, Any]]:
 
 
 def _window_values(
-    comparison: "Comparison", standings: Sequence[Standing]
+    comparison: Comparison, standings: Sequence[Standing]
 ) -> dict[str, list[tuple[str, float]]]:
     if len(comparison.setting.windows) < 2:
         return {}
