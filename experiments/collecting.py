@@ -22,9 +22,9 @@ from experiments.together import together
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
 from gpuyard.evaluate.bootstrap import usable_block
-from gpuyard.evaluate.by_window import by_window
+from gpuyard.evaluate.findings import by_window, worst_of_each_class
 from gpuyard.evaluate.setting import UNFINISHED
-from gpuyard.evaluate.wording import MOST_LOSERS, class_words, where_chosen, worst_of_each_class
+from gpuyard.evaluate.wording import MOST_LOSERS, class_words, where_chosen
 from gpuyard.registry import suggest
 
 MOST_UNFINISHED = 5

@@ -1,6 +1,7 @@
 """The page of one experiment, ``docs/results/NAME.md``: figures first, then what they are worth."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from experiments.account import Account
 from experiments.caveats import caveats
@@ -18,10 +19,11 @@ from experiments.markdown import (
 from experiments.published import Row, Table
 from experiments.recipe import TRACES, Together
 from experiments.recipe import Table as Asked
-from gpuyard.evaluate.wording import change
+from gpuyard.evaluate.wording import TERMINAL
 from gpuyard.units import metric_label, metric_text, plural
 
 IMAGES = "../images"
+NOTATION = replace(TERMINAL, times="×", minus="−")
 
 
 def experiment_page(account: Account) -> str:
@@ -172,7 +174,7 @@ def _sentences(found: Table) -> str:
 
 
 def _change(ratio: float | None) -> str:
-    return "-" if ratio is None else change(ratio).replace("-", "−").replace("x ", "×")
+    return "-" if ratio is None else NOTATION.change(ratio)
 
 
 def _losers(found: Table) -> list[str]:

@@ -1,21 +1,18 @@
-"""A comparison in words: who is best, by how much, how sure that is, and who pays for it."""
+"""Findings of a comparison as sentences, in the notation of a terminal or of a page."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-
-from gpuyard.evaluate.bootstrap import Difference, usable_block
-from gpuyard.evaluate.by_window import by_window
-from gpuyard.evaluate.comparison import TOLD_BESIDE, Comparison, Loser
-from gpuyard.evaluate.setting import UNFINISHED, Setting
-from gpuyard.policies.grammar import DEFAULT_PLACEMENT
+from gpuyard.evaluate.bootstrap import Difference
+from gpuyard.evaluate.comparison import Comparison, Loser
+from gpuyard.evaluate.findings import Finding, findings, who_loses
+from gpuyard.evaluate.setting import Setting
 from gpuyard.units import metric_label, metric_text, number, plural
 
 MOST_LOSERS = 5
 FEW_POINTS = 0.0995
 """Changes below this are told with a digit after the point."""
-MANY_TIMES = 9.995
 CLASS_WORDS = {
     "priority": "jobs of priority {}",
     "group": "jobs of group {}",
@@ -25,23 +22,58 @@ CLASS_WORDS = {
 }
 
 
-def change(ratio: float) -> str:
-    """A relative difference: ``-4.2 %``, ``+35 %``, and from ten times on ``x 17.5``."""
-    if not math.isfinite(ratio):
-        return "-" if math.isnan(ratio) else "+∞" if ratio > 0 else "-∞"
-    if ratio >= MANY_TIMES:
-        return f"x {number(1 + ratio)}"
-    if ratio == 0.0:
-        return "0 %"
-    digits = 0 if abs(ratio) >= FEW_POINTS else 1 if abs(ratio) >= FEW_POINTS / 100 else 2
-    return f"{100 * ratio:+.{digits}f} %"
+@dataclass(frozen=True)
+class Notation:
+    """How numbers are written.
+
+    Attributes:
+        many_times: Relative differences from here on are told as a multiple.
+        multiple: A multiple as text.
+        times: What stands before a multiple.
+        minus: The minus sign.
+    """
+
+    many_times: float
+    multiple: Callable[[float], str]
+    times: str
+    minus: str
+
+    def change(self, ratio: float) -> str:
+        """A relative difference: ``-4.2 %``, ``+35 %``, or ``x 17.5``."""
+        if not math.isfinite(ratio):
+            return "-" if math.isnan(ratio) else "+∞" if ratio > 0 else f"{self.minus}∞"
+        if ratio >= self.many_times:
+            return f"{self.times}{self.multiple(1 + ratio)}"
+        if ratio == 0.0:
+            return "0 %"
+        digits = 0 if abs(ratio) >= FEW_POINTS else 1 if abs(ratio) >= FEW_POINTS / 100 else 2
+        return f"{100 * ratio:+.{digits}f} %".replace("-", self.minus)
+
+    def interval(self, difference: Difference) -> str:
+        """Both ends of an interval; empty if there is none."""
+        if math.isnan(difference.low):
+            return ""
+        return f"{self.change(difference.low)} to {self.change(difference.high)}"
+
+    def apart(self, ratio: float) -> str:
+        """``41 % lower than``, ``17.5 times that of``."""
+        if ratio == 0.0:
+            return "the same as"
+        if math.isinf(ratio):
+            return f"{'above' if ratio > 0 else 'below'} the 0 of"
+        if ratio >= self.many_times:
+            return f"{self.multiple(1 + ratio)} times that of"
+        size = self.change(abs(ratio)).removeprefix("+").removeprefix(self.times)
+        return f"{size} {'lower' if ratio < 0 else 'higher'} than"
+
+    def value(self, metric: str, value: float) -> str:
+        """A metric's value."""
+        text = metric_text(metric, value)
+        return text.replace("-", self.minus, 1) if value < 0 else text
 
 
-def interval_text(difference: Difference) -> str:
-    """Both ends of an interval; empty if there is none."""
-    if math.isnan(difference.low):
-        return ""
-    return f"{change(difference.low)} to {change(difference.high)}"
+TERMINAL = Notation(9.995, number, "x ", "-")
+PAGE = Notation(2.0, lambda times: f"{times:,.1f}" if times < 100 else f"{times:,.0f}", "×", "−")
 
 
 def verdict_in_words(difference: Difference, setting: Setting) -> str:
@@ -53,103 +85,25 @@ def verdict_in_words(difference: Difference, setting: Setting) -> str:
 
 
 def summary(comparison: Comparison) -> str:
-    """A sentence a line."""
-    judged = _judged(comparison)
-    answer = [
-        *_who_is_best(comparison),
-        *(line for name in judged for line in _beside(comparison, name)),
-        *(line for name in judged for line in _by_window(comparison, name)),
-        *_hindsight(comparison),
-        *_how_sure(comparison),
-    ]
-    return "\n".join(
-        [
-            *(_nothing_to_choose(comparison) or answer),
-            *_placement(comparison),
-            *_noise(comparison),
-            *_what_was_seen(comparison),
-            *_left_out(comparison),
-            *unfinished_in_words(comparison),
-        ]
-    )
+    """A sentence per line."""
+    return "\n".join(sentences(comparison, findings(comparison)))
 
 
-def _nothing_to_choose(comparison: Comparison) -> list[str]:
-    if not _all_alike(comparison):
-        return []
-    return [
-        f"All {len(comparison.shown)} policies did the same on {_where(comparison)}: there is nothing to "
-        "choose. Compare on busier jobs or on a smaller cluster."
-    ]
+def sentences(comparison: Comparison, found: Sequence[Finding], notation: Notation = TERMINAL) -> list[str]:
+    """Findings of a comparison in words.
 
-
-def _all_alike(comparison: Comparison) -> bool:
-    """Whether no policy that is shown differs from another in any window."""
-    metrics = (comparison.setting.metric, *TOLD_BESIDE)
-    rows = [
-        [comparison.values(entry.name, metric) for metric in metrics if comparison.knows(entry.name, metric)]
-        for entry in comparison.shown
-    ]
-    return len(rows) > 1 and all(np.array_equal(row, rows[0], equal_nan=True) for row in rows[1:])
+    Args:
+        comparison: Whose.
+        found: What is told.
+        notation: How numbers are written.
+    """
+    words = _Words(comparison, notation)
+    return [_SENTENCES[one.kind](words, one) for one in found]
 
 
 def who_loses_in_words(comparison: Comparison) -> list[str]:
     """For each policy that was asked about: which classes of jobs fare worse than under the reference."""
-    return [_losers(comparison, name) for name in _judged(comparison) if len(comparison.classes)]
-
-
-def _judged(comparison: Comparison) -> list[str]:
-    """Policies that deserve a sentence of their own: those asked about, else the best one."""
-    given = [entry.name for entry in comparison.shown if entry.role == "given"]
-    best = [name for name in comparison.ranking() if comparison.policy(name).is_shown][:1]
-    return [name for name in given or best if name != comparison.reference]
-
-
-def _who_is_best(comparison: Comparison) -> list[str]:
-    setting = comparison.setting
-    label = metric_label(setting.metric)
-    shown = [name for name in comparison.ranking() if comparison.policy(name).is_shown]
-    if not shown:
-        return []
-    best, reference = shown[0], comparison.reference
-    value = metric_text(setting.metric, comparison.mean(best))
-    weak = setting.has_weak_intervals
-    ties = [] if weak else [_label(comparison, name) for name in tied_with(comparison, best)]
-    which = "Best mean" if ties or weak else "Best"  # of policies that are not told apart none is the best
-    first = f"{which} of {plural(len(shown), 'policy')} on {_where(comparison)}: {_label(comparison, best)}, "
-    first += f"{label} {value}"
-    if reference is None:
-        return [f"{first}."]
-    role = reference_role(comparison)
-    if best == reference:
-        lines = [f"{first}. It is {role}."]
-    else:
-        lines = [f"{first}, {_against(comparison, best)}. {_label(comparison, reference)} is {role}."]
-    if ties:
-        how = "Statistically a tie with" if len(setting.windows) > 1 else "Exactly as good as"
-        lines.append(f"{how} the best: {', '.join(ties)}.")
-    return lines + [
-        f"{_label(comparison, name)}: {_against(comparison, name)}."
-        for name in _judged(comparison)
-        if name != best
-    ]
-
-
-def tied_with(comparison: Comparison, best: str) -> list[str]:
-    """Names of shown policies that the windows do not tell apart from the best one, the better first."""
-    one_window = len(comparison.setting.windows) < 2
-    shown = [name for name in comparison.ranking() if comparison.policy(name).is_shown and name != best]
-    found = {name: comparison.difference(name, best) for name in shown}
-    return [name for name, one in found.items() if (one.ratio == 0.0 if one_window else one.verdict == "tie")]
-
-
-def where_chosen(comparison: Comparison) -> str:
-    """Where the reference was chosen, and by which metric if it is not the one that is told."""
-    setting, these = comparison.setting, _these(comparison.setting)
-    where = f"{these} of the train part" if setting.part == "validation" else f"validation {these}"
-    if setting.kind == "draws":
-        where = "other draws"
-    return f"{where} by {metric_label(comparison.evaluated_by)}" if comparison.evaluated_by else where
+    return sentences(comparison, who_loses(comparison))
 
 
 def reference_role(comparison: Comparison) -> str:
@@ -162,131 +116,19 @@ def reference_role(comparison: Comparison) -> str:
     return "the reference"
 
 
-def _against(comparison: Comparison, policy: str, other: str | None = None) -> str:
-    """``41 % lower than saf+strict (better; 95 % interval -54 % to -31 %)``, that it is a tie, or unclear."""
-    difference = comparison.difference(policy, other)
-    name = _label(comparison, other or comparison.reference or "")
-    interval = interval_text(difference)
-    if not interval:
-        return f"{_apart(difference.ratio)} {name} (one {one_of(comparison.setting)} tells no interval)"
-    verdict = verdict_in_words(difference, comparison.setting)
-    span = f"{'weak ' if comparison.setting.has_weak_intervals else ''}95 % interval {interval}"
-    if verdict == "tie":
-        return f"a tie with {name} ({change(difference.ratio)}, {span})"
-    return f"{_apart(difference.ratio)} {name} ({verdict}; {span})"
+def where_chosen(comparison: Comparison) -> str:
+    """Where the reference was chosen, and by which metric if it is not the one that is told."""
+    setting, these = comparison.setting, _these(comparison.setting)
+    where = f"{these} of the train part" if setting.part == "validation" else f"validation {these}"
+    if setting.kind == "draws":
+        where = "other draws"
+    return f"{where} by {metric_label(comparison.evaluated_by)}" if comparison.evaluated_by else where
 
 
-def _apart(ratio: float) -> str:
-    if ratio == 0.0:
-        return "the same as"
-    if math.isinf(ratio):
-        return f"{'above' if ratio > 0 else 'below'} the 0 of"
-    if ratio >= MANY_TIMES:
-        return f"{number(1 + ratio)} times that of"
-    size = change(abs(ratio)).removeprefix("+")
-    return f"{size} {'lower' if ratio < 0 else 'higher'} than"
-
-
-def _beside(comparison: Comparison, policy: str) -> list[str]:
-    """What stands beside the metric: completion time and the longest waits."""
-    if comparison.reference is None:
-        return []
-    parts = []
-    for metric in TOLD_BESIDE:
-        if metric == comparison.setting.metric or not (
-            comparison.knows(policy, metric) and comparison.knows(comparison.reference, metric)
-        ):
-            continue
-        found = comparison.difference(policy, metric=metric)
-        apart = [change(found.ratio), *([interval_text(found)] if interval_text(found) else [])]
-        told = f" ({', '.join(apart)})" if math.isfinite(found.ratio) else ""
-        parts.append(
-            f"{metric_label(metric)} {metric_text(metric, found.own)} against "
-            f"{metric_text(metric, found.other)}{told}"
-        )
-    return [f"Beside it, {_label(comparison, policy)}: {'; '.join(parts)}."] if parts else []
-
-
-def by_window_in_words(comparison: Comparison, policies: Sequence[str]) -> str:
-    """In how many windows policies beat the reference, by how much in the median one, and without the best.
-
-    Args:
-        comparison: Whose windows.
-        policies: Names; of several the mean in every window is told.
-
-    Returns:
-        Sentences; empty if there are fewer than three windows, or nothing to compare with.
-    """
-    found = by_window(comparison, policies)
-    if found is None:
-        return ""
-    return (
-        f"ahead in {found.ahead:,} of {found.windows:,} {_these(comparison.setting)}, "
-        f"behind in {found.behind:,}; {change(found.median)} in the median one; without the one that favours "
-        f"it most, the means are {change(found.without_best)} apart"
-    )
-
-
-def _by_window(comparison: Comparison, policy: str) -> list[str]:
-    told = by_window_in_words(comparison, [policy])
-    one = _these(comparison.setting).removesuffix("s")
-    return [f"{one.capitalize()} by {one}, {_label(comparison, policy)}: {told}."] if told else []
-
-
-def _hindsight(comparison: Comparison) -> list[str]:
-    best = comparison.hindsight
-    if best is None:
-        return []
-    label = _label(comparison, best)
-    these = _these(comparison.setting)
-    if best == comparison.reference:
-        return [f"In hindsight, too, {label} is the best fixed heuristic on these {these}."]
-    value = metric_text(comparison.setting.metric, comparison.mean(best))
-    line = (
-        f"In hindsight {label} is the best fixed heuristic on these very {these} ({value}): "
-        f"{_against(comparison, best)}."
-    )
-    own = [
-        f"{_label(comparison, name)} is {_against(comparison, name, best)}"
-        for name in _judged(comparison)
-        if name != best
-    ]
-    return [line, *([f"Against that one, {'; '.join(own)}."] if own else [])]
-
-
-def _how_sure(comparison: Comparison) -> list[str]:
-    setting = comparison.setting
-    count = len(setting.windows)
-    if count < 2:
-        return [f"One {one_of(setting)} tells no interval: what is better here may be worse on other jobs."]
-    if setting.is_weak:
-        return [_weak(setting)]
-    if setting.block > 1:
-        block = usable_block(setting.block, count)
-        these = _these(setting).capitalize()
-        return [f"{these} overlap; intervals are by a bootstrap over blocks of {block} of them."]
-    return []
-
-
-def _weak(setting: Setting) -> str:
-    """That there are too few windows, and what helps: of windows that overlap, more do not."""
-    these, overlap = _these(setting), setting.block > 1
-    which = f"that overlap amount to {setting.disjoint:.1f} side by side," if overlap else "are"
-    if setting.kind in ("draws", "episodes") and not overlap:
-        more = f"more {'draws' if setting.kind == 'draws' else these}"
-    elif setting.kind == "episodes":
-        more = "episodes of fewer jobs or a longer trace"
-    else:
-        more = f"{'shorter' if overlap else 'more'} windows, fresh draws or a longer trace"
-    return (
-        f"The intervals are weak: {len(setting.windows)} {these} {which} too few to tell how {these} differ; "
-        f"{more} tell more."
-    )
-
-
-def _these(setting: Setting) -> str:
-    """What policies were compared on: windows, draws being windows too, or episodes."""
-    return "episodes" if setting.kind == "episodes" else "windows"
+def class_words(loser: Loser) -> str:
+    """A class of jobs in words: ``jobs of 9-16 GPUs``."""
+    words = CLASS_WORDS[loser.by].format(loser.name or "(none)")
+    return words.removesuffix("s") if (loser.by, loser.name) == ("gpus", "1") else words
 
 
 def one_of(setting: Setting) -> str:
@@ -294,58 +136,12 @@ def one_of(setting: Setting) -> str:
     return {"episodes": "episode", "whole": "run"}.get(setting.kind, "window")
 
 
-def _what_was_seen(comparison: Comparison) -> list[str]:
-    """That policies may have been trained, or chosen, on the very jobs that they are compared on."""
-    setting = comparison.setting
-    learned = any(entry.kind == "learned" for entry in comparison.shown)
-    if not learned or setting.part == "test" or setting.kind == "draws":
-        return []
-    part = "the workload" if setting.part == "all" else f"the {setting.part} part"
-    return [
-        f"Learned policies may have been trained or chosen on jobs of {part}: what holds on jobs that they "
-        "have not seen is told by the test part alone."
-    ]
+def _these(setting: Setting) -> str:
+    """What policies were compared on: windows, draws being windows too, or episodes."""
+    return "episodes" if setting.kind == "episodes" else "windows"
 
 
-def _placement(comparison: Comparison) -> list[str]:
-    """Where jobs go, if that is the same for all and not what names of policies leave out."""
-    placements = {entry.placement for entry in comparison.shown}
-    if len(placements) != 1 or placements == {DEFAULT_PLACEMENT}:
-        return []
-    return [f"All policies place jobs by {placements.pop()}."]
-
-
-def _noise(comparison: Comparison) -> list[str]:
-    draws = comparison.setting.noise_draws
-    return [f"Figures of a window are means over {draws} draws of the estimates' noise."] if draws > 1 else []
-
-
-def _left_out(comparison: Comparison) -> list[str]:
-    count = comparison.setting.left_out
-    return [f"Left out, as they can never run on the cluster: {plural(count, 'job')}."] if count else []
-
-
-def unfinished_in_words(comparison: Comparison) -> list[str]:
-    """That episodes were cut off: means over finished jobs favour a policy that leaves the worst undone."""
-    if UNFINISHED not in comparison.windows.columns:
-        return []
-    means = {
-        entry.label: comparison.mean(entry.name, UNFINISHED)
-        for entry in comparison.shown
-        if comparison.knows(entry.name, UNFINISHED)
-    }
-    if not any(means.values()):
-        return []
-    most = sorted(means.items(), key=lambda one: -one[1])
-    told = ", ".join(f"{label} {number(mean)}" for label, mean in most[:MOST_LOSERS])
-    return [
-        "Episodes were cut off before all jobs had ended, and metrics of jobs are of those that had; jobs "
-        f"left unfinished, on average: {told}."
-    ]
-
-
-def _where(comparison: Comparison) -> str:
-    setting = comparison.setting
+def _where(setting: Setting) -> str:
     count, jobs = len(setting.windows), plural(setting.jobs_per_window, "job")
     match setting.kind:
         case "windows":
@@ -358,39 +154,182 @@ def _where(comparison: Comparison) -> str:
     return f"{count} episodes of {setting.workload}"
 
 
-def _label(comparison: Comparison, name: str) -> str:
-    return comparison.policy(name).label
+class _Words:
+    """Sentences about one comparison: a method per kind of finding."""
+
+    def __init__(self, comparison: Comparison, notation: Notation) -> None:
+        self._comparison, self._setting, self._notation = comparison, comparison.setting, notation
+        self._these, self._one = _these(self._setting), one_of(self._setting)
+
+    def _label(self, name: str) -> str:
+        return self._comparison.policy(name).label
+
+    def _labels(self, names: Sequence[str]) -> str:
+        return ", ".join(map(self._label, names))
+
+    def _against(self, difference: Difference, other: str) -> str:
+        """``41 % lower than saf+strict (better; 95 % interval -54 % to -31 %)``, a tie, or unclear."""
+        notation, name = self._notation, self._label(other)
+        interval = notation.interval(difference)
+        if not interval:
+            return f"{notation.apart(difference.ratio)} {name} (one {self._one} tells no interval)"
+        verdict = verdict_in_words(difference, self._setting)
+        span = f"{'weak ' if self._setting.has_weak_intervals else ''}95 % interval {interval}"
+        if verdict == "tie":
+            return f"a tie with {name} ({notation.change(difference.ratio)}, {span})"
+        return f"{notation.apart(difference.ratio)} {name} ({verdict}; {span})"
+
+    def all_alike(self, found: Finding) -> str:
+        return (
+            f"All {len(found.policies)} policies did the same on {_where(self._setting)}: there is nothing "
+            "to choose. Compare on busier jobs or on a smaller cluster."
+        )
+
+    def best(self, found: Finding) -> str:
+        numbers, (best, *reference) = found.numbers, found.policies
+        metric = self._setting.metric
+        # Of policies that are not told apart none is the best.
+        which = "Best" if numbers["is_alone"] else "Best mean"
+        first = (
+            f"{which} of {plural(numbers['policies'], 'policy')} on {_where(self._setting)}: "
+            f"{self._label(best)}, {metric_label(metric)} {self._notation.value(metric, numbers['value'])}"
+        )
+        if not reference:
+            return f"{first}."
+        role = reference_role(self._comparison)
+        if numbers["difference"] is None:
+            return f"{first}. It is {role}."
+        against = self._against(numbers["difference"], reference[0])
+        return f"{first}, {against}. {self._label(reference[0])} is {role}."
+
+    def ties(self, found: Finding) -> str:
+        how = "Statistically a tie with" if len(self._setting.windows) > 1 else "Exactly as good as"
+        return f"{how} the best: {self._labels(found.policies[1:])}."
+
+    def compared(self, found: Finding) -> str:
+        policy, other = found.policies
+        return f"{self._label(policy)}: {self._against(found.numbers['difference'], other)}."
+
+    def beside(self, found: Finding) -> str:
+        parts = [self._beside_one(metric, one) for metric, one in found.numbers.items()]
+        return f"Beside it, {self._label(found.policies[0])}: {'; '.join(parts)}."
+
+    def _beside_one(self, metric: str, found: Difference) -> str:
+        notation, interval = self._notation, self._notation.interval(found)
+        apart = [notation.change(found.ratio), *([interval] if interval else [])]
+        told = f" ({', '.join(apart)})" if math.isfinite(found.ratio) else ""
+        own, other = notation.value(metric, found.own), notation.value(metric, found.other)
+        return f"{metric_label(metric)} {own} against {other}{told}"
+
+    def by_window(self, found: Finding) -> str:
+        numbers, change = found.numbers, self._notation.change
+        one = self._these.removesuffix("s")
+        return (
+            f"{one.capitalize()} by {one}, {self._label(found.policies[0])}: ahead in "
+            f"{numbers['ahead']:,} of {numbers['windows']:,} {self._these}, behind in {numbers['behind']:,}; "
+            f"{change(numbers['median'])} in the median one; without the one that favours it most, the means "
+            f"are {change(numbers['without_best'])} apart."
+        )
+
+    def hindsight(self, found: Finding) -> str:
+        best, reference = found.policies
+        label = self._label(best)
+        if best == reference:
+            return f"In hindsight, too, {label} is the best fixed heuristic on these {self._these}."
+        value = self._notation.value(self._setting.metric, found.numbers["value"])
+        return (
+            f"In hindsight {label} is the best fixed heuristic on these very {self._these} ({value}): "
+            f"{self._against(found.numbers['difference'], reference)}."
+        )
+
+    def against_hindsight(self, found: Finding) -> str:
+        best = found.policies[-1]
+        own = [f"{self._label(name)} is {self._against(one, best)}" for name, one in found.numbers.items()]
+        return f"Against that one, {'; '.join(own)}."
+
+    def one_window(self, found: Finding) -> str:
+        return f"One {self._one} tells no interval: what is better here may be worse on other jobs."
+
+    def weak(self, found: Finding) -> str:
+        """That there are too few windows, and what helps: of windows that overlap, more do not."""
+        setting, these, overlap = self._setting, self._these, self._setting.block > 1
+        which = f"that overlap amount to {setting.disjoint:.1f} side by side," if overlap else "are"
+        if setting.kind in ("draws", "episodes") and not overlap:
+            more = f"more {'draws' if setting.kind == 'draws' else these}"
+        elif setting.kind == "episodes":
+            more = "episodes of fewer jobs or a longer trace"
+        else:
+            more = f"{'shorter' if overlap else 'more'} windows, fresh draws or a longer trace"
+        return (
+            f"The intervals are weak: {found.numbers['windows']} {these} {which} too few to tell how {these} "
+            f"differ; {more} tell more."
+        )
+
+    def overlap(self, found: Finding) -> str:
+        block = found.numbers["block"]
+        these = self._these.capitalize()
+        return f"{these} overlap; intervals are by a bootstrap over blocks of {block} of them."
+
+    def placement(self, found: Finding) -> str:
+        return f"All policies place jobs by {found.numbers['placement']}."
+
+    def noise(self, found: Finding) -> str:
+        return f"Figures of a window are means over {found.numbers['draws']} draws of the estimates' noise."
+
+    def seen(self, found: Finding) -> str:
+        part = "the workload" if self._setting.part == "all" else f"the {self._setting.part} part"
+        return (
+            f"Learned policies may have been trained or chosen on jobs of {part}: what holds on jobs that "
+            "they have not seen is told by the test part alone."
+        )
+
+    def left_out(self, found: Finding) -> str:
+        return f"Left out, as they can never run on the cluster: {plural(found.numbers['jobs'], 'job')}."
+
+    def unfinished(self, found: Finding) -> str:
+        most = list(found.numbers.items())[:MOST_LOSERS]
+        told = ", ".join(f"{self._label(name)} {number(mean)}" for name, mean in most)
+        return (
+            "Episodes were cut off before all jobs had ended, and metrics of jobs are of those that had; "
+            f"jobs left unfinished, on average: {told}."
+        )
+
+    def losers(self, found: Finding) -> str:
+        policy = found.policies[0]
+        label, other = self._label(policy), self._label(found.policies[-1])
+        if len(self._setting.windows) < 2:
+            return f"{label}: one window does not tell which jobs are worse off than under {other}."
+        worst: Sequence[Loser] = found.numbers["losers"]
+        if not worst:
+            return f"{label}: no class of jobs is clearly worse off than under {other}."
+        parts = [self._loser(one) for one in worst[:MOST_LOSERS]]
+        if len(worst) > MOST_LOSERS:
+            parts.append(f"and {len(worst) - MOST_LOSERS} more")
+        weak = ", by weak intervals," if self._setting.has_weak_intervals else ""
+        return f"{label}: worse off than under {other}{weak} are {', '.join(parts)}."
+
+    def _loser(self, one: Loser) -> str:
+        own, other = (metric_text(one.metric, each) for each in (one.difference.own, one.difference.other))
+        rise = self._notation.change(one.difference.ratio)
+        return f"{class_words(one)} ({metric_label(one.metric)} {own} against {other}, {rise})"
 
 
-def class_words(loser: Loser) -> str:
-    """A class of jobs in words: ``jobs of 9-16 GPUs``."""
-    words = CLASS_WORDS[loser.by].format(loser.name or "(none)")
-    return words.removesuffix("s") if (loser.by, loser.name) == ("gpus", "1") else words
-
-
-def _losers(comparison: Comparison, policy: str) -> str:
-    label, other = _label(comparison, policy), _label(comparison, comparison.reference or policy)
-    if len(comparison.setting.windows) < 2:
-        return f"{label}: one window does not tell which jobs are worse off than under {other}."
-    losers = comparison.who_loses(policy)
-    if not losers:
-        return f"{label}: no class of jobs is clearly worse off than under {other}."
-    worst = worst_of_each_class(losers)
-    parts = [
-        f"{class_words(one)} ({metric_label(one.metric)} "
-        f"{metric_text(one.metric, one.difference.own)} against "
-        f"{metric_text(one.metric, one.difference.other)}, {change(one.difference.ratio)})"
-        for one in worst[:MOST_LOSERS]
-    ]
-    if len(worst) > MOST_LOSERS:
-        parts.append(f"and {len(worst) - MOST_LOSERS} more")
-    weak = ", by weak intervals," if comparison.setting.has_weak_intervals else ""
-    return f"{label}: worse off than under {other}{weak} are {', '.join(parts)}."
-
-
-def worst_of_each_class(losers: Sequence[Loser]) -> list[Loser]:
-    """One entry a class, those with the largest rise first."""
-    found: dict[tuple[str, str], Loser] = {}
-    for one in sorted(losers, key=lambda loser: -loser.difference.ratio):
-        found.setdefault((one.by, one.name), one)
-    return list(found.values())
+_SENTENCES: Mapping[str, Callable[[_Words, Finding], str]] = {
+    "all-alike": _Words.all_alike,
+    "best": _Words.best,
+    "ties": _Words.ties,
+    "compared": _Words.compared,
+    "beside": _Words.beside,
+    "by-window": _Words.by_window,
+    "hindsight": _Words.hindsight,
+    "against-hindsight": _Words.against_hindsight,
+    "one-window": _Words.one_window,
+    "weak": _Words.weak,
+    "overlap": _Words.overlap,
+    "placement": _Words.placement,
+    "noise": _Words.noise,
+    "seen": _Words.seen,
+    "left-out": _Words.left_out,
+    "unfinished": _Words.unfinished,
+    "losers": _Words.losers,
+}

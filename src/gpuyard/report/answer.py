@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuyard.evaluate.bootstrap import Difference
-from gpuyard.evaluate.wording import one_of, reference_role, tied_with
+from gpuyard.evaluate.findings import findings, tied_with
+from gpuyard.evaluate.wording import PAGE, one_of, reference_role, sentences
 from gpuyard.report.model import Answer, Standing, Tile
 from gpuyard.report.words import (
-    MANY_TIMES,
     difference_words,
-    in_one_notation,
     interval,
     percent,
     side_figures,
@@ -136,10 +135,7 @@ def _weakness(setting: "Setting") -> str:
 
 def _words(comparison: "Comparison") -> list[str]:
     """More in words, without the policies that are tied: those worth a name stand above."""
-    lines = [line for line in comparison.summary().split("\n") if line.strip()]
-    return [
-        in_one_notation(line) for line in lines if not line.startswith("Statistically a tie with the best")
-    ]
+    return sentences(comparison, [one for one in findings(comparison) if one.kind != "ties"], PAGE)
 
 
 def _sentence(pair: Pair, metric: str, lower_is_better: bool, tied: bool) -> str:
@@ -174,7 +170,7 @@ def _price(pair: Pair, metric: str) -> str:
 
 
 def _longer(ratio: float) -> str:
-    if ratio >= MANY_TIMES:
+    if ratio >= PAGE.many_times:
         return f"{percent(ratio).removeprefix('×')} times as long"
     size = f"{100 * ratio:.0f} %" if ratio >= WHOLE_PERCENT else percent(ratio).removeprefix("+")
     return f"{size} longer"

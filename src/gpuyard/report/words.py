@@ -1,42 +1,28 @@
 """Differences in words."""
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from gpuyard.evaluate.bootstrap import Difference
+from gpuyard.evaluate.wording import PAGE
 from gpuyard.report.model import Standing, Tile
 from gpuyard.units import metric_label, metric_text
 
 SIDE_METRICS = ("mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s")
 """What stands beside every gain: an average may hide jobs that starve."""
-MANY_TIMES = 2.0
-"""Relative differences from here on are told as a multiple."""
 
 
 def percent(ratio: float | None) -> str:
     """A relative difference with its sign: ``−12.3 %``, ``+0.4 %``, ``×6.3``."""
     if ratio is None or not math.isfinite(ratio):
         return "-"
-    if ratio >= MANY_TIMES:
-        return f"×{1 + ratio:,.1f}" if ratio < 99 else f"×{1 + ratio:,.0f}"
+    if ratio >= PAGE.many_times:
+        return PAGE.change(ratio)
     size = 100 * abs(ratio)
     digits = 1 if size < 99.5 or size >= 100 else 2
     text = f"{size:.{digits}f} %"
     return text if float(f"{size:.{digits}f}") == 0 else f"{'−' if ratio < 0 else '+'}{text}"
-
-
-def in_one_notation(text: str) -> str:
-    """A text made for terminals with the page's notation: real minus signs, and multiples as ``×6.3``."""
-
-    def multiple(found: re.Match[str]) -> str:
-        ratio = float(found[1].replace(",", "")) / 100
-        return percent(ratio) if ratio >= MANY_TIMES else found[0]
-
-    text = re.sub(r"(?<=[ (])\+([\d,.]+) %", multiple, text)
-    text = re.sub(r"(?<=[ (])x (?=\d)", "×", text)
-    return re.sub(r"(?<=[ (])-(?=\d)", "−", text)
 
 
 def interval(change: Difference | None) -> str:
@@ -49,7 +35,7 @@ def interval(change: Difference | None) -> str:
 def difference_words(ratio: float, metric: str, other: str) -> str:
     """``12.3 % lower mean wait than fifo``, ``6.3 times the mean wait of fifo``."""
     label = metric_label(metric)
-    if ratio >= MANY_TIMES:
+    if ratio >= PAGE.many_times:
         return f"{percent(ratio).removeprefix('×')} times the {label} of {other}"
     return (
         f"{percent(abs(ratio)).removeprefix('+')} {'lower' if ratio < 0 else 'higher'} {label} than {other}"

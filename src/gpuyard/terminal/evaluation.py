@@ -9,7 +9,8 @@ from rich.text import Text
 
 from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.comparison import BESIDE, TOLD_BESIDE
-from gpuyard.evaluate.wording import change, interval_text, verdict_in_words, who_loses_in_words
+from gpuyard.evaluate.findings import findings, who_loses
+from gpuyard.evaluate.wording import TERMINAL, sentences, verdict_in_words
 from gpuyard.terminal.tables import NARROWEST, first_that_fits, folded, plain_table
 from gpuyard.units import metric_label, metric_text
 
@@ -54,27 +55,31 @@ def _row(
         cells.append(Text("reference" if is_reference else "", style="dim"))
     else:
         found = comparison.difference(name)
-        interval = interval_text(found)
+        interval = TERMINAL.interval(found)
         verdict = verdict_in_words(found, comparison.setting)
         told = (f"{verdict} ", STYLES.get(verdict, "")) if verdict else ""
-        cells.append(Text.assemble(told, change(found.ratio), f"{between}({interval})" if interval else ""))
+        cells.append(
+            Text.assemble(told, TERMINAL.change(found.ratio), f"{between}({interval})" if interval else "")
+        )
     for one in beside:
         cell = Text(metric_text(one, comparison.mean(name, one), short=True))
         if one == "mean_jct_s" and not is_reference and comparison.reference is not None:
-            cell.append(f"{between}({change(comparison.difference(name, metric=one).ratio)})")
+            cell.append(f"{between}({TERMINAL.change(comparison.difference(name, metric=one).ratio)})")
         cells.append(cell)
     return cells
 
 
 def evaluation_document(comparison: Comparison) -> dict[str, Any]:
     """What ``gpuyard evaluate --json`` prints."""
+    found, lost = findings(comparison), who_loses(comparison)
     return {
         "setting": comparison.setting.to_json(),
         "reference": comparison.reference,
         "chosen_on": comparison.chosen_on,
         "hindsight": comparison.hindsight,
         "results": [_result(comparison, name) for name in comparison.ranking()],
-        "summary": comparison.summary().split("\n"),
+        "findings": [one.to_json() for one in (*found, *lost)],
+        "summary": sentences(comparison, found),
         "who_loses": {
             entry.name: [
                 {
@@ -89,7 +94,7 @@ def evaluation_document(comparison: Comparison) -> dict[str, Any]:
             for entry in comparison.shown
             if entry.role == "given" and entry.name != comparison.reference
         },
-        "who_loses_in_words": who_loses_in_words(comparison),
+        "who_loses_in_words": sentences(comparison, lost),
     }
 
 

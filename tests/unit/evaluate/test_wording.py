@@ -1,6 +1,7 @@
 """What a comparison says: differences, who is best, ties, who loses."""
 
 import io
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,8 @@ from rich.console import Console
 
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, Difference
-from gpuyard.evaluate.wording import by_window_in_words, change, interval_text, who_loses_in_words
+from gpuyard.evaluate.findings import by_window, findings
+from gpuyard.evaluate.wording import TERMINAL, who_loses_in_words
 from gpuyard.terminal.evaluation import evaluation_document, evaluation_table
 from support.evaluation_cases import comparison_of
 
@@ -49,21 +51,21 @@ def table_text(comparison: Comparison) -> str:
     ],
 )
 def test_changes_are_told_with_as_many_digits_as_matter(ratio: float, text: str) -> None:
-    assert change(ratio) == text
+    assert TERMINAL.change(ratio) == text
 
 
 def test_an_interval_of_one_window_is_no_text() -> None:
     nothing = float("nan")
-    assert interval_text(Difference(0.1, nothing, nothing, "tie", 1.0, 1.0)) == ""
-    assert interval_text(Difference(-0.1, -0.2, 0.05, "tie", 1.0, 1.0)) == "-20 % to +5.0 %"
+    assert TERMINAL.interval(Difference(0.1, nothing, nothing, "tie", 1.0, 1.0)) == ""
+    assert TERMINAL.interval(Difference(-0.1, -0.2, 0.05, "tie", 1.0, 1.0)) == "-20 % to +5.0 %"
 
 
 def test_the_summary_names_the_best_by_how_much_and_how_sure() -> None:
     found = comparison_of(values(good=0.6, bad=1.5))
     text = found.summary()
     assert text.startswith("Best of 3 policies on 40 windows of 100 jobs of the test part of made-up: good, ")
-    low, high = found.difference("good").low, found.difference("good").high
-    assert f"40 % lower than base (better; 95 % interval {change(low)} to {change(high)})" in text
+    span = TERMINAL.interval(found.difference("good"))
+    assert f"40 % lower than base (better; 95 % interval {span})" in text
     assert "bad: 50 % higher than base (worse;" in text
     assert "mean JCT" in text
     assert "tie" not in text
@@ -118,8 +120,8 @@ def test_weak_intervals_make_no_policy_better_worse_or_tied() -> None:
     found = comparison_of(values(good=0.6, bad=1.5, alike=1.0), disjoint=2.2, block=33)
     text = found.summary()
     assert text.startswith("Best mean of 4 policies ")
-    low, high = found.difference("good").low, found.difference("good").high
-    assert f"40 % lower than base (unclear; weak 95 % interval {change(low)} to {change(high)})" in text
+    span = TERMINAL.interval(found.difference("good"))
+    assert f"40 % lower than base (unclear; weak 95 % interval {span})" in text
     assert "bad: 50 % higher than base (unclear; weak 95 % interval" in text
     assert re.search(r"alike: 0\.\d+ % (lower|higher) than base \(unclear;", text)
     assert re.search(r"\b(better|worse|tie)\b", text) is None
@@ -235,13 +237,11 @@ def test_a_class_that_is_in_few_windows_is_weighed_by_its_jobs() -> None:
 def test_it_is_told_whether_a_few_windows_carry_the_difference() -> None:
     base = [2.0, 2.0, 2.0, 100.0]
     found = comparison_of({"base": base, "mine": [2.0, 2.5, 1.0, 10.0]})
-    told = by_window_in_words(found, ["mine"])
-    assert told == (
-        "ahead in 2 of 4 windows, behind in 1; -25 % in the median one; without the one that favours it "
-        "most, the means are -8.3 % apart"
-    )
-    assert "Window by window, mine: ahead in 2 of 4 windows" in found.summary()
-    assert by_window_in_words(found, ["base"]) == ""
+    assert (
+        "Window by window, mine: ahead in 2 of 4 windows, behind in 1; -25 % in the median one; without the "
+        "one that favours it most, the means are -8.3 % apart."
+    ) in found.summary()
+    assert by_window(found, ["base"]) is None
 
 
 def test_where_nobody_differs_nobody_is_called_the_best() -> None:
@@ -250,3 +250,13 @@ def test_where_nobody_differs_nobody_is_called_the_best() -> None:
     assert text.startswith("All 2 policies did the same on 5 windows")
     assert "nothing to choose" in text
     assert "Best" not in text
+
+
+def test_findings_are_records_that_json_holds() -> None:
+    found = findings(comparison_of(values(good=0.6, bad=1.5)))
+    kinds = [one.kind for one in found]
+    assert kinds == ["best", "compared", "beside", "beside", "by-window", "by-window"]
+    best = json.loads(json.dumps(found[0].to_json()))
+    assert best["policies"] == ["good", "base"]
+    assert best["numbers"]["difference"]["ratio"] == pytest.approx(-0.4, abs=0.02)
+    assert best["numbers"]["is_alone"]

@@ -16,6 +16,8 @@ import pytest
 
 from gpuyard.config import SimulationConfig
 from gpuyard.evaluate import Difference
+from gpuyard.evaluate.findings import findings
+from gpuyard.evaluate.wording import PAGE, TERMINAL, sentences
 from gpuyard.report import write_report
 from gpuyard.report.document import page, script_json
 from gpuyard.report.figures import BINS, MOST_LINES, Palette, cdf_charts, time_charts
@@ -24,7 +26,7 @@ from gpuyard.report.model import Report
 from gpuyard.report.packing import LARGEST, Column, pack_columns
 from gpuyard.report.perfetto import trace_events, write_perfetto
 from gpuyard.report.sources import read_sources
-from gpuyard.report.words import in_one_notation, interval, percent
+from gpuyard.report.words import interval, percent
 from support.evaluation_cases import comparison_of
 from support.report_cases import NASTY, compared, jobs_with_names, simulated
 from support.sample_runs import write_run
@@ -201,11 +203,20 @@ def test_differences_read_well(ratio: float | None, text: str) -> None:
     assert percent(ratio) == text
 
 
-def test_words_of_a_terminal_take_the_notation_of_the_page() -> None:
-    told = "p99 wait 1 d 3 h (+70 %, -39 % to +289 %); x 12.3 (-21 % to x 43.1) of user a-1, sjf-x 2"
-    assert in_one_notation(told) == (
-        "p99 wait 1 d 3 h (+70 %, −39 % to ×3.9); ×12.3 (−21 % to ×43.1) of user a-1, sjf-x 2"
+def test_the_page_tells_the_same_findings_in_its_own_notation() -> None:
+    base = [2.0 + 0.1 * (i % 7) for i in range(40)]
+    found = comparison_of(
+        {"base": base, "user-1": [4.5 * one for one in base], "b": [0.9 * one for one in base]}
     )
+    told = [sentences(found, findings(found), notation) for notation in (TERMINAL, PAGE)]
+    assert [len(one) for one in told] == [len(findings(found))] * 2
+    terminal, page = (" ".join(lines) for lines in told)
+    assert "b, mean bounded slowdown" in page
+    assert "user-1: 350 % higher than base (worse; 95 % interval +350 % to +350 %)" in terminal
+    assert "user-1: 4.5 times that of base (worse; 95 % interval ×4.5 to ×4.5)" in page
+    assert "(-10 %, -10 % to -10 %)" in terminal
+    assert "(−10 %, −10 % to −10 %)" in page
+    assert "ties" not in {one.kind for one in findings(found)}
 
 
 def test_an_interval_names_both_ends() -> None:
