@@ -32,9 +32,9 @@ if os.environ.get("GPUYARD_PACKAGE"):
     _put_package_first(os.environ["GPUYARD_PACKAGE"])
 
 # The same cases every time, so that a green commit stays green; no test reads what an earlier run has found.
-settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
+settings.register_profile("fixed", max_examples=50, deadline=None, derandomize=True, database=None)
 # Other cases every time (make test-slow); a failure prints the case to put above the test.
-settings.register_profile("explore", deadline=None, database=None, print_blob=True)
+settings.register_profile("explore", max_examples=300, deadline=None, database=None, print_blob=True)
 settings.load_profile("fixed")
 
 
@@ -44,16 +44,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffle", type=int, default=None, metavar="SEED", help=help_text)
 
 
-def pytest_report_header(config: pytest.Config) -> list[str]:
-    """How to run the same again."""
-    lines = []
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """How to run the same again, where that is not what any run does."""
+    again = []
     if (shuffle := config.getoption("--shuffle")) is not None:
-        lines.append(f"order of tests: the same again with --shuffle {shuffle}")
-    if config.getoption("--hypothesis-profile", None) == "explore":
-        seed = config.getoption("--hypothesis-seed", None)
-        again = f"--hypothesis-profile explore --hypothesis-seed {seed}"
-        lines.append(f"random cases: the same again with {again} (make test-slow SEED={seed})")
-    return lines
+        again.append(f"--shuffle {shuffle}")
+    seed = config.getoption("--hypothesis-seed", None)
+    if config.getoption("--hypothesis-profile", None) == "explore" and seed is not None:
+        again.append(f"--hypothesis-profile explore --hypothesis-seed {seed}")
+    if again:
+        terminalreporter.write_line(f"the same order and random cases again: pytest TEST {' '.join(again)}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

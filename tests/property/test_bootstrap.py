@@ -1,7 +1,7 @@
 """What must hold of every paired interval."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -11,7 +11,6 @@ VALUES = arrays(np.float64, st.integers(2, 30), elements=st.floats(1.0, 1e6))
 
 
 @given(VALUES, st.integers(1, 40), st.floats(0.1, 10.0))
-@settings(max_examples=60, deadline=None)
 def test_a_policy_that_is_always_so_many_times_as_bad_is_told_exactly(
     other: np.ndarray, block: int, factor: float
 ) -> None:
@@ -20,7 +19,6 @@ def test_a_policy_that_is_always_so_many_times_as_bad_is_told_exactly(
 
 
 @given(VALUES, st.integers(1, 40), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
 def test_the_interval_does_not_depend_on_units_and_holds_the_estimate(
     other: np.ndarray, block: int, seed: int
 ) -> None:
@@ -33,7 +31,6 @@ def test_the_interval_does_not_depend_on_units_and_holds_the_estimate(
 
 
 @given(VALUES, st.integers(1, 40))
-@settings(max_examples=40, deadline=None)
 def test_every_window_is_as_likely_as_any_other(values: np.ndarray, block: int) -> None:
     """The mean of resampled means is that of the windows, but for chance."""
     samples = resampled_differences(values, np.ones(len(values)), block)

@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 
 from hypothesis import event, given, note
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from differential.cases import Case
@@ -34,7 +33,6 @@ def run(case: Case, workload: Workload | None = None) -> SimulationResult:
     return simulate(workload or workload_of(case), cluster_of(case), policy_of(case), config_of(case))
 
 
-@hypothesis_settings(max_examples=100)
 @given(cases())
 def test_every_job_runs_once_where_it_may_as_long_as_it_takes_and_nothing_is_overbooked(
     case: Case,
@@ -161,7 +159,6 @@ def shadow_us(case: Case, step: Step, head: Request, ends_us: dict[int, int]) ->
     return math.inf
 
 
-@hypothesis_settings(max_examples=100)
 @given(cases(policies(("fifo",), ("easy", "easy-sjf"), admission=False), EXACT))
 def test_backfill_never_delays_the_head_beyond_its_first_shadow_time(case: Case) -> None:
     runs = run_core(case)

@@ -7,7 +7,7 @@ import resource
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -78,7 +78,6 @@ def refusal(path, **options):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @given(rows=st.lists(jobs(), min_size=1, max_size=5))
-@settings(max_examples=60, deadline=None)
 def test_files_keep_every_value_exactly(tmp_path_factory, suffix, rows):
     path = tmp_path_factory.mktemp("round") / f"jobs.{suffix}"
     written = make_workload(frame_of(rows))
@@ -218,7 +217,6 @@ def test_every_truncation_is_read_as_whole_rows_or_refused(write, tmp_path, suff
     data=st.binary(max_size=300),
     start=st.sampled_from([b"", b"PAR1", b"\x1f\x8b", HEADER.encode(), f"{HEADER}\n1,2,3\n".encode()]),
 )
-@settings(max_examples=300, deadline=None)
 def test_random_bytes_never_raise_anything_but_input_errors(tmp_path_factory, data, start):
     path = tmp_path_factory.mktemp("fuzz") / "file"
     path.write_bytes(start + data)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -105,7 +105,6 @@ def test_both_clusters_at_once_are_refused():
         import_trace([KALOS, SEREN])
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_damaged_files_are_refused_or_accounted_for(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("acme") / "trace.csv"
@@ -114,7 +113,6 @@ def test_damaged_files_are_refused_or_accounted_for(tmp_path_factory, data):
     import_or_refuse([path], "acme", cpu_jobs=data.draw(st.sampled_from(("keep", "drop"))))
 
 
-@settings(max_examples=50)
 @given(st.binary(max_size=300))
 def test_random_bytes_are_refused_or_accounted_for(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("acme") / "trace.csv"

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -136,7 +136,6 @@ def test_a_table_with_half_a_character_in_a_name_is_refused(imported, tmp_path):
         imported(line(), table=table)
 
 
-@settings(max_examples=60)
 @given(data=st.data())
 def test_damaged_traces_and_tables_are_refused_or_accounted_for(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("gavel")
@@ -147,7 +146,6 @@ def test_damaged_traces_and_tables_are_refused_or_accounted_for(data, tmp_path_f
     import_or_refuse(paths, "gavel")
 
 
-@settings(max_examples=60)
 @given(data=st.data())
 def test_damaged_traces_with_durations_are_refused_or_accounted_for(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("gavel") / "damaged.trace"

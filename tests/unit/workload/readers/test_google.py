@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -167,7 +167,6 @@ def durations_one_by_one(events: list[tuple[int, int, int, int]]) -> dict[str, f
     return found
 
 
-@settings(max_examples=60)
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, 3), st.integers(0, 2), st.sampled_from([0, 1, 1, 2, 3, 4, 5, 6, 7, 8])),
@@ -275,7 +274,6 @@ def test_a_machine_size_that_cannot_be_is_refused():
         import_trace([TASKS], machine_cpus=0)
 
 
-@settings(max_examples=80)
 @given(data=st.data(), gpus_per_cpu=st.sampled_from([None, 0.25, 1000.0]))
 @pytest.mark.parametrize(("name", "paths"), [("google-2011", FILES_2011), ("google-2019", FILES_2019)])
 def test_damaged_files_are_refused_or_accounted_for(tmp_path_factory, name, paths, data, gpus_per_cpu):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -216,7 +216,6 @@ def test_pieces_of_a_file_make_the_same_jobs_as_the_whole(tmp_path, monkeypatch)
     assert pieces.report == whole.report
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_damaged_files_are_refused_or_accounted_for(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("helios")
@@ -227,7 +226,6 @@ def test_damaged_files_are_refused_or_accounted_for(tmp_path_factory, data):
     import_or_refuse([log, numbers], "helios")
 
 
-@settings(max_examples=50)
 @given(st.binary(max_size=300))
 def test_random_bytes_behind_a_good_header_are_refused_or_accounted_for(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("helios") / "log.csv"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.workload import import_trace
@@ -69,7 +69,6 @@ def test_rows_that_cannot_be_jobs_are_rejected_with_a_reason(tmp_path, row, reas
     assert (found.reason, found.rows, found.first) == (reason, 1, ("jobs.csv:3",))
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_damaged_files_are_refused_or_accounted_for(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("job-csv") / "jobs.csv"
@@ -77,7 +76,6 @@ def test_damaged_files_are_refused_or_accounted_for(tmp_path_factory, data):
     import_or_refuse([path], "job-csv")
 
 
-@settings(max_examples=50)
 @given(st.binary(max_size=300))
 def test_random_bytes_are_refused_or_accounted_for(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("job-csv") / "jobs.csv"

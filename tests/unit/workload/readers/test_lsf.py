@@ -1,7 +1,7 @@
 """Reading lsb.acct: counted lists, quotes, versions, hosts, GPUs, limits and states."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -198,7 +198,6 @@ def test_a_report_of_bacct_is_refused_and_lsb_acct_asked_for(tmp_path):
         import_trace([path])
 
 
-@settings(max_examples=100)
 @given(data=st.data())
 def test_damaged_logs_are_refused_or_accounted_for(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("lsf") / "damaged"
@@ -206,7 +205,6 @@ def test_damaged_logs_are_refused_or_accounted_for(data, tmp_path_factory):
     import_or_refuse([path], "lsf")
 
 
-@settings(max_examples=40)
 @given(content=st.binary(min_size=1, max_size=300))
 def test_arbitrary_bytes_are_refused_or_accounted_for(content, tmp_path_factory):
     path = tmp_path_factory.mktemp("lsf") / "random"

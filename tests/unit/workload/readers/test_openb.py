@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -140,7 +140,6 @@ def test_a_node_list_with_a_bad_row_is_refused_and_the_row_named(tmp_path):
         import_trace([PODS, path])
 
 
-@settings(max_examples=80)
 @given(
     pods=damaged(PODS.read_bytes()),
     nodes=damaged(NODES.read_bytes()),

@@ -5,7 +5,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -203,7 +203,6 @@ def test_a_cut_off_archive_is_refused(tmp_path):
             import_trace([cut, TASKS], "pai")
 
 
-@settings(max_examples=80)
 @given(data=st.data(), gpu_type=st.sampled_from(["assigned", "ignore", "asked"]))
 def test_damaged_tables_are_refused_or_accounted_for(tmp_path_factory, data, gpu_type):
     folder = tmp_path_factory.mktemp("pai")
@@ -216,7 +215,6 @@ def test_damaged_tables_are_refused_or_accounted_for(tmp_path_factory, data, gpu
     read_or_refuse("pai", files, gpu_type=gpu_type)
 
 
-@settings(max_examples=40)
 @given(data=st.data())
 def test_damaged_archives_are_refused_or_accounted_for(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("pai")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -95,7 +95,6 @@ def test_rows_that_make_no_sense_are_rejected_with_the_reason(tmp_path, row, rea
     assert rejected(import_trace([write(tmp_path, "0,1,0,6,1,T4,10,u", row)])) == {reason: 1}
 
 
-@settings(max_examples=80)
 @given(data=damaged(SAMPLE.read_bytes()), strict=st.booleans())
 def test_damaged_tables_are_refused_or_accounted_for(tmp_path_factory, data, strict):
     path = tmp_path_factory.mktemp("pai") / "jobs.csv"

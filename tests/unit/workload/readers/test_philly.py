@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -247,7 +247,6 @@ def test_a_number_that_is_none_is_no_count_of_gpus(tmp_path, number):
     assert len(import_trace([path]).workload) == 1
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_damaged_files_are_refused_or_accounted_for(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("philly")
@@ -265,14 +264,12 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100)
 @given(st.dictionaries(st.sampled_from(("jobid", "attempts", "submitted_time", "num_gpus", "vc")), VALUES))
 def test_values_of_any_kind_are_rejected_or_read(tmp_path_factory, values):
     path = write(tmp_path_factory.mktemp("philly"), {**record(MINUTE), **values}, record(MINUTE))
     assert import_or_refuse([path], "philly") is not None
 
 
-@settings(max_examples=50)
 @given(st.binary(max_size=300))
 def test_random_bytes_are_refused_or_accounted_for(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("philly") / "log"

@@ -1,7 +1,7 @@
 """The reduced CSV of Philly."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -64,7 +64,6 @@ def test_a_table_with_only_a_header_is_refused(tmp_path):
         import_trace([path])
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_damaged_files_are_refused_or_accounted_for(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("philly-csv") / "philly.csv"
@@ -73,7 +72,6 @@ def test_damaged_files_are_refused_or_accounted_for(tmp_path_factory, data):
     import_or_refuse([path, VC_NODES], "philly-csv")
 
 
-@settings(max_examples=50)
 @given(st.binary(max_size=300))
 def test_random_bytes_are_refused_or_accounted_for(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("philly-csv") / "philly.csv"

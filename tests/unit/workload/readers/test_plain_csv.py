@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -62,7 +62,6 @@ def test_an_empty_priority_is_the_default_and_a_word_is_rejected(tmp_path):
     assert trace.report.rejected[0].reason == "priority is not a number"
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_damaged_files_are_refused_or_accounted_for(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("plain-csv") / "jobs.csv"
@@ -71,7 +70,6 @@ def test_damaged_files_are_refused_or_accounted_for(tmp_path_factory, data):
     import_or_refuse([path], "plain-csv", strict=data.draw(st.booleans()), zero_gpus=meaning)
 
 
-@settings(max_examples=50)
 @given(st.binary(max_size=300))
 def test_random_bytes_are_refused_or_accounted_for(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("plain-csv") / "jobs.csv"

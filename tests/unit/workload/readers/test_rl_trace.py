@@ -1,7 +1,7 @@
 """Reading RLTune's traces: two widths, absent values, types, order."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.workload import import_trace
@@ -110,7 +110,6 @@ def test_other_tables_are_not_taken_for_such_a_trace(head):
     assert RlTrace.role_of(head, "trace.csv") is None
 
 
-@settings(max_examples=80)
 @given(data=st.data())
 def test_damaged_traces_are_refused_or_accounted_for(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("rl") / "damaged.csv"
@@ -118,7 +117,6 @@ def test_damaged_traces_are_refused_or_accounted_for(data, tmp_path_factory):
     import_or_refuse([path], "rl-trace")
 
 
-@settings(max_examples=40)
 @given(
     content=st.binary(min_size=1, max_size=300)
     | st.text(",-10.e9\n", min_size=1, max_size=300).map(str.encode)

@@ -1,7 +1,7 @@
 """Reading Slurm's job completion log: keys, names with blanks, arrays, limits in minutes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.workload import import_trace
@@ -53,7 +53,6 @@ def test_what_scontrol_shows_is_not_taken_for_the_log():
     assert SlurmJobcomp.role_of(b"JobId=7 JobName=a UserId=ann(1) JobState=RUNNING\n", "jobs") is None
 
 
-@settings(max_examples=80)
 @given(data=st.data())
 def test_damaged_logs_are_refused_or_accounted_for(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("jobcomp") / "damaged.log"
@@ -61,7 +60,6 @@ def test_damaged_logs_are_refused_or_accounted_for(data, tmp_path_factory):
     import_or_refuse([path], "slurm-jobcomp")
 
 
-@settings(max_examples=40)
 @given(content=st.binary(min_size=1, max_size=300))
 def test_arbitrary_bytes_are_refused_or_accounted_for(content, tmp_path_factory):
     path = tmp_path_factory.mktemp("jobcomp") / "random.log"

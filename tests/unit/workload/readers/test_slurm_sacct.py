@@ -1,7 +1,7 @@
 """Reading what sacct prints: layouts, ids, steps, requeues, resources, times and states."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -364,7 +364,6 @@ def test_other_tables_are_not_taken_for_sacct(head):
 LAYOUTS = [SAMPLES / "sacct.txt", SAMPLES / "xdmod" / "accounting.log", SAMPLES / "aws-v1" / "sacct.txt"]
 
 
-@settings(max_examples=60)
 @given(data=st.data(), options=st.sampled_from([{}, {"requeued": "merge", "gpu_types": "allocated"}]))
 @pytest.mark.parametrize("sample", LAYOUTS, ids=lambda path: path.parent.name)
 def test_damaged_output_is_refused_or_accounted_for(sample, data, options, tmp_path_factory):
@@ -373,7 +372,6 @@ def test_damaged_output_is_refused_or_accounted_for(sample, data, options, tmp_p
     import_or_refuse([path], "slurm-sacct", **options)
 
 
-@settings(max_examples=60)
 @given(
     content=st.binary(min_size=1, max_size=300)
     | st.text("|\n0:T-_.[]JobIDSubmitElapsed", min_size=1).map(str.encode)

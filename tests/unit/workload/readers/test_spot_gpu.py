@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -101,7 +101,6 @@ def test_a_table_without_a_column_is_refused_and_the_column_named(tmp_path):
         import_trace([write(tmp_path, header=HEADER.replace("worker_num", "workers"))], "spot-gpu-2026")
 
 
-@settings(max_examples=80)
 @given(jobs=damaged(JOBS.read_bytes()), nodes=damaged(NODES.read_bytes()))
 def test_damaged_tables_are_refused_or_accounted_for(tmp_path_factory, jobs, nodes):
     folder = tmp_path_factory.mktemp("spot")

@@ -1,7 +1,7 @@
 """Reading the Standard Workload Format: widths, unknown values, the header, rows that are no jobs."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
@@ -251,7 +251,6 @@ def test_other_files_are_not_taken_for_such_a_log(head):
     assert SwfFormat.role_of(head, "log.swf") is None
 
 
-@settings(max_examples=80)
 @given(data=st.data())
 def test_damaged_logs_are_refused_or_accounted_for(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("swf") / "damaged.swf"
@@ -262,7 +261,6 @@ def test_damaged_logs_are_refused_or_accounted_for(data, tmp_path_factory):
 _FIELD = st.sampled_from(("-1", "0", "1", "8", "2.5", "nan", "inf", "-inf", "1e30", "1e-9", "9" * 30, "x"))
 
 
-@settings(max_examples=80)
 @given(
     rows=st.lists(st.lists(_FIELD, min_size=18, max_size=21), min_size=1, max_size=6),
     header=st.sampled_from(("MaxProcs", "MaxNodes", "UnixStartTime")),
@@ -278,7 +276,6 @@ def test_any_fields_are_refused_or_accounted_for(rows, header, value, tmp_path_f
     assert trace.report.rows_read == len(rows) + 1
 
 
-@settings(max_examples=40)
 @given(
     content=st.binary(min_size=1, max_size=300)
     | st.text("; -10.e9\n", min_size=1, max_size=300).map(str.encode)
