@@ -1,5 +1,6 @@
 """torch, the native core and onnxruntime decide alike on states that environments really reach."""
 
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,9 @@ def states_of(name: str) -> tuple[NetworkSizes, Arrays]:
 
 
 def cases() -> list[Any]:
-    """Networks and residuals that go with each environment."""
-    found = []
+    """Networks and residuals that go with each environment; one residual each is fast, by turns."""
+    found: list[Any] = []
+    turns: Counter[str] = Counter()
     for name, (environment, settings) in ENVIRONMENTS.items():
         hosts = environment in ("select-host", "rank-hosts")
         rules = ["rule"] if environment == "select-job" else []
@@ -77,7 +79,10 @@ def cases() -> list[Any]:
         own_rules = [kind for kind in RULE_KINDS if rules and (kind == "rule" or not few_features)]
         for kind, residual in pairs + [(rule, "none") for rule in own_rules]:
             config = NetworkConfig(kind=kind, residual=residual, **SHAPES[kind])
-            found.append(pytest.param(config, name, id=f"{kind}-{residual}-{name}"))
+            fast = kind in RULE_KINDS or residuals[turns[kind] % len(residuals)] == residual
+            marks = () if fast else pytest.mark.slow
+            found.append(pytest.param(config, name, id=f"{kind}-{residual}-{name}", marks=marks))
+        turns.update(networks)
     return found
 
 

@@ -12,9 +12,9 @@ from reference.simulator.simulator import Outcome
 MakeCase = Callable[[int], Case]
 
 CHUNK = 50
-FAST_CASES: dict[MakeCase, int] = {random_case: 600, random_queues: 50, random_splits: 100}
+FAST_CASES: dict[MakeCase, int] = {random_case: 300, random_queues: 50, random_splits: 50}
 ALL_CASES: dict[MakeCase, int] = {random_case: 12_000, random_queues: 3_000, random_splits: 2_000}
-FAST_CROWDS = range(12)
+FAST_CROWDS = range(8)
 # With and without backfill, under all kinds of estimates, and each quick for the reference.
 FAST_WINDOWS = (3, 5, 11, 12, 15)
 
