@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
-CORE := CMakeLists.txt pyproject.toml $(wildcard core/*/*)
+CORE_SOURCES := $(wildcard core/*/*.cpp core/*/*.hpp core/*/*.inl)
+CORE := CMakeLists.txt pyproject.toml $(CORE_SOURCES)
 BROWSER := which chromium > /dev/null 2>&1 || which chromium-browser > /dev/null 2>&1 || which google-chrome > /dev/null 2>&1
 CORES := $(shell nproc 2>/dev/null || echo 2)
 
 TRACES ?=
 
-.PHONY: setup demo test test-slow lint bench results results-check sanitize clean
+.PHONY: setup demo test test-slow lint format bench results results-check sanitize clean
 
 setup: $(VENV)/built
 
@@ -43,6 +44,10 @@ lint: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+format: setup
+	@$(BIN)/ruff format .
+	@$(BIN)/clang-format -i $(CORE_SOURCES)
 
 bench: setup
 	@$(BIN)/gpuyard bench
