@@ -7,11 +7,11 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from experiments.standings import finite, standing
+from experiments.published import Apart
+from experiments.standings import standing
 from gpuyard.errors import InputError
-from gpuyard.evaluate import Comparison, Difference, PolicyEntry, Setting
+from gpuyard.evaluate import Comparison, PolicyEntry
 from gpuyard.evaluate.setting import Kind
-from gpuyard.evaluate.wording import verdict_in_words
 from gpuyard.network.model_file import SUFFIX
 
 FORMAT = 1
@@ -21,24 +21,6 @@ Arguments = tuple[str, ...]
 
 class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
-
-
-class Apart(_Table):
-    """How far a model lies from the reference; see ``gpuyard.evaluate.Difference``."""
-
-    ratio: float | None
-    low: float | None
-    high: float | None
-    verdict: str
-    """``better``, ``worse`` or ``tie``; ``unclear`` where the interval is weak, and empty without one."""
-
-    @classmethod
-    def of(cls, found: Difference | None, setting: Setting) -> Self | None:
-        """From a difference; what is not finite is None."""
-        if found is None:
-            return None
-        verdict = verdict_in_words(found, setting)
-        return cls(ratio=finite(found.ratio), low=finite(found.low), high=finite(found.high), verdict=verdict)
 
 
 class Figures(_Table):
@@ -73,8 +55,8 @@ class Figures(_Table):
             value=own.value,
             reference=other.name,
             reference_value=reference.value,
-            difference=Apart.of(own.difference, comparison.setting),
-            mean_jct=Apart.of(own.jct, comparison.setting),
+            difference=own.difference,
+            mean_jct=own.jct,
             mean_wait_s=own.mean_wait_s,
             p99_wait_s=own.p99_wait_s,
             max_wait_s=own.max_wait_s,

@@ -1,23 +1,14 @@
 """From comparisons that an experiment left behind to the records that are published."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from experiments import published
-from experiments.cards import Apart
 from experiments.curves import curve_panels
-from experiments.published import ByWindow, Conditions, Cost, Hindsight, Losers, Result, Row, commands_in
+from experiments.published import Conditions, Cost, Hindsight, Losers, Result, Row, commands_in, finite
 from experiments.recipe import Table, Together, commands_of
 from experiments.running import Experiment
-from experiments.standings import (
-    Standing,
-    entry_of_run,
-    finite,
-    ranked,
-    resampled_interval_of,
-    standing,
-    standings,
-)
+from experiments.standings import entry_of_run, ranked, resampled_interval_of, standing, standings
 from experiments.together import together
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
@@ -44,8 +35,8 @@ class Shown:
 
     evaluations: tuple[str, ...]
     comparison: Comparison
-    rows: tuple[Standing, ...]
-    best: Standing | None = None
+    rows: tuple[Row, ...]
+    best: Row | None = None
     picked: bool = False
 
 
@@ -90,11 +81,13 @@ def show(experiment: Experiment, table: Table) -> Shown | None:
         rows = shown.rows if best in shown.rows else tuple(ranked(comparison, (*shown.rows, best)))
         return replace(shown, rows=rows, best=best)
     others = [row for row in shown.rows if comparison.reference not in row.policies]
-    learned = [row for row in others if row.learned] or [row for row in others if row.role == "given"]
+    learned = [row for row in others if row.kind == "learned"] or [
+        row for row in others if row.kind == "tuned"
+    ]
     return replace(shown, best=learned[0] if learned else None, picked=len(learned) > 1)
 
 
-def _row_of(experiment: Experiment, shown: Shown, label: str) -> Standing:
+def _row_of(experiment: Experiment, shown: Shown, label: str) -> Row:
     """The row of this label; one of several seeds that share a row has one of its own."""
     found = next((row for row in shown.rows if row.label == label), None)
     if found is not None:
@@ -123,7 +116,7 @@ def _show_together(
     except InputError as error:
         raise InputError(f"{experiment.name}: {' and '.join(asked.tables)}: {error}") from None
     rows = tuple(standings(comparison))
-    return Shown(asked.tables, comparison, rows, next(row for row in rows if row.learned))
+    return Shown(asked.tables, comparison, rows, next(row for row in rows if row.kind == "learned"))
 
 
 # --- One table ---
@@ -142,10 +135,10 @@ def _table(shown: Shown) -> published.Table:
         metric=comparison.setting.metric,
         test=_test(comparison),
         chosen=chosen,
-        rows=tuple(_row(comparison, row) for row in shown.rows),
+        rows=shown.rows,
         learned=None if best is None else best.label,
         is_picked=shown.picked,
-        by_window=None if best is None else _by_window(comparison, best.policies),
+        by_window=None if best is None else by_window(comparison, best.policies),
         hindsight=None if best is None else _hindsight(comparison, best),
         resampled=None if best is None else _before_widening(comparison, best),
         losers=None if best is None else _losers(comparison, best),
@@ -179,55 +172,25 @@ def _unfinished(comparison: Comparison) -> dict[str, float]:
     return dict(worst) if any(means.values()) else {}
 
 
-def _row(comparison: Comparison, row: Standing) -> Row:
-    given = row.role == "given"
-    return Row(
-        label=row.label,
-        kind="learned" if row.learned else "tuned" if given else "heuristic",
-        is_reference=comparison.reference in row.policies,
-        is_best_in_hindsight=comparison.hindsight in row.policies,
-        seeds=len(row.policies),
-        value=row.value,
-        lowest=min(row.seeds) if row.is_merged else None,
-        highest=max(row.seeds) if row.is_merged else None,
-        difference=Apart.of(row.difference, comparison.setting),
-        better=row.better if row.is_merged and row.difference is not None else None,
-        jct=Apart.of(row.jct, comparison.setting),
-        mean_wait_s=row.mean_wait_s,
-        p99_wait_s=row.p99_wait_s,
-        max_wait_s=row.max_wait_s,
-    )
-
-
-def _by_window(comparison: Comparison, policies: Sequence[str]) -> ByWindow | None:
-    found = by_window(comparison, policies)
-    if found is None:
-        return None
-    return ByWindow(
-        ahead=found.ahead, behind=found.behind, median=found.median, without_best=found.without_best
-    )
-
-
-def _hindsight(comparison: Comparison, best: Standing) -> Hindsight | None:
+def _hindsight(comparison: Comparison, best: Row) -> Hindsight | None:
     if comparison.hindsight in (None, comparison.reference):
         return None
     other = comparison.policy(str(comparison.hindsight))
     entries = [comparison.policy(name) for name in best.policies]
     found = standing(replace(comparison, reference=other.name), entries)
-    difference = Apart.of(found.difference, comparison.setting)
-    if difference is None:
+    if found.difference is None:
         return None
-    better = found.better if found.is_merged else None
-    return Hindsight(label=other.label, difference=difference, better=better)
+    return Hindsight(label=other.label, difference=found.difference, better=found.better)
 
 
-def _before_widening(comparison: Comparison, best: Standing) -> tuple[float, float] | None:
+def _before_widening(comparison: Comparison, best: Row) -> tuple[float, float] | None:
     """Where resampling alone would have called a tie a win: what it says."""
-    ends = resampled_interval_of(comparison, best.policies) if best.verdict == "tie" else None
+    is_tie = best.difference is not None and best.difference.verdict == "tie"
+    ends = resampled_interval_of(comparison, best.policies) if is_tie else None
     return None if ends is None or ends[0] <= 0.0 <= ends[1] else ends
 
 
-def _losers(comparison: Comparison, best: Standing) -> Losers | None:
+def _losers(comparison: Comparison, best: Row) -> Losers | None:
     if comparison.reference is None or not len(comparison.classes) or len(comparison.setting.windows) < 2:
         return None
     policy = comparison.policy(best.policies[0])

@@ -5,8 +5,7 @@ import textwrap
 from collections.abc import Sequence
 from html import escape
 
-from experiments.cards import Apart
-from experiments.published import Row
+from experiments.published import Apart, Row
 from gpuyard.report.words import percent
 from gpuyard.units import metric_text
 

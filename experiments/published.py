@@ -5,16 +5,19 @@ numbers. Files of before November 2026 were read from pages and have the digits 
 """
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from experiments.cards import Apart
 from experiments.recipe import Recipe
 from gpuyard.errors import InputError
+from gpuyard.evaluate import Difference, Setting
+from gpuyard.evaluate.by_window import ByWindow
 from gpuyard.evaluate.setting import Kind
+from gpuyard.evaluate.wording import verdict_in_words
 from gpuyard.files import atomic_write
 
 
@@ -22,10 +25,30 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+class Apart(_Record):
+    """How far a policy lies from the reference; see ``gpuyard.evaluate.Difference``."""
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: str
+    """``better``, ``worse`` or ``tie``; ``unclear`` where the interval is weak, and empty without one."""
+
+    @classmethod
+    def of(cls, found: Difference | None, setting: Setting) -> Self | None:
+        """From a difference; what is not finite is None."""
+        if found is None:
+            return None
+        verdict = verdict_in_words(found, setting)
+        return cls(ratio=finite(found.ratio), low=finite(found.low), high=finite(found.high), verdict=verdict)
+
+
 class Row(_Record):
     """A policy of a table, or several that differ only in their seed."""
 
     label: str
+    policies: Annotated[tuple[str, ...], Field(exclude=True)] = ()
+    """Full names, several if seeds are merged; known only where they were compared."""
     kind: Literal["learned", "tuned", "heuristic"]
     """``tuned``: a rule with a name whose numbers a search found."""
     is_reference: bool = False
@@ -70,17 +93,6 @@ class Conditions(_Record):
     def these(self) -> str:
         """What the windows are called."""
         return self.kind if self.kind in ("draws", "episodes") else "windows"
-
-
-class ByWindow(_Record):
-    """Whether a few windows carry a difference."""
-
-    ahead: int
-    behind: int
-    median: float
-    """Relative difference in the median window."""
-    without_best: float
-    """Relative difference of means without the window that favours the learned policy most."""
 
 
 class Hindsight(_Record):
@@ -176,6 +188,11 @@ class Result(_Record):
         """As JSON."""
         document = {"format": self.format, **self.model_dump(mode="json", exclude_defaults=True)}
         return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def finite(value: float) -> float | None:
+    """A number, or None where it is not finite."""
+    return value if math.isfinite(value) else None
 
 
 def commands_in(recipe: Recipe) -> list[dict[str, Any]]:

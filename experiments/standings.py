@@ -1,101 +1,60 @@
 """What a comparison says of its policies, a row each; seeds of one kind of training are one row."""
 
-import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from experiments.published import Apart, Row
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, Difference, PolicyEntry
 from gpuyard.evaluate.bootstrap import Floats, paired_difference, resampled_interval
 from gpuyard.evaluate.setting import lower_is_better
-from gpuyard.evaluate.wording import verdict_in_words
 from gpuyard.runs.directory import BEST
 
-JCT, WAIT, P99, LONGEST = "mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s"
+JCT = "mean_jct_s"
 _NUMBERED = re.compile(r"^(.+)-\d+$")
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How a policy, or several that differ in their seed alone, did.
-
-    Attributes:
-        label: Its short name.
-        policies: Full names; several if seeds are merged.
-        learned: Whether it is.
-        role: Of ``PolicyEntry``.
-        value: Mean of the metric over windows (and seeds).
-        difference: To the reference; None for the reference itself.
-        verdict: ``better``, ``worse`` or ``tie``, ``unclear`` where the interval is weak; empty without one.
-        jct: The same of mean completion time; None where that is unknown, too.
-        mean_wait_s: Mean over windows; None where unknown.
-        p99_wait_s: The same.
-        max_wait_s: The same.
-        seeds: The mean over windows of each seed.
-        better: How many seeds are better than the reference by themselves.
-    """
-
-    label: str
-    policies: tuple[str, ...]
-    learned: bool
-    role: str
-    value: float
-    difference: Difference | None
-    verdict: str
-    jct: Difference | None
-    mean_wait_s: float | None
-    p99_wait_s: float | None
-    max_wait_s: float | None
-    seeds: tuple[float, ...]
-    better: int
-
-    @property
-    def is_merged(self) -> bool:
-        """Whether it stands for several seeds."""
-        return len(self.policies) > 1
-
-
-def standings(comparison: Comparison) -> list[Standing]:
+def standings(comparison: Comparison) -> list[Row]:
     """Every policy that is shown, the best first; seeds of one kind of training are merged."""
     return ranked(comparison, [standing(comparison, entries) for entries in _groups(comparison.shown)])
 
 
-def ranked(comparison: Comparison, rows: Iterable[Standing]) -> list[Standing]:
+def ranked(comparison: Comparison, rows: Iterable[Row]) -> list[Row]:
     """Rows of a comparison, the best first."""
     sign = 1.0 if comparison.setting.lower_is_better else -1.0
     return sorted(rows, key=lambda row: (sign * row.value, row.label))
 
 
-def standing(comparison: Comparison, entries: Sequence[PolicyEntry]) -> Standing:
+def standing(comparison: Comparison, entries: Sequence[PolicyEntry]) -> Row:
     """How policies that differ in their seed alone did: means over them in every window."""
-    setting = comparison.setting
+    setting, first = comparison.setting, entries[0]
+    several, numbered = len(entries) > 1, _NUMBERED.match(first.label)
+    policies = tuple(entry.name for entry in entries)
     difference = _difference(comparison, entries, setting.metric)
-    several = len(entries) > 1
-    alone = (
-        [_difference(comparison, [entry], setting.metric) for entry in entries] if several else [difference]
-    )
-    seeds = tuple(comparison.mean(entry.name) for entry in entries)
-    first = entries[0]
-    numbered = _NUMBERED.match(first.label)
-    value = float(np.mean(seeds))
-    return Standing(
+    alone = [_difference(comparison, [entry], setting.metric) for entry in entries if several]
+    seeds = [comparison.mean(name) for name in policies]
+    kind: Literal["tuned", "heuristic"] = "tuned" if first.role == "given" else "heuristic"
+    jct = None if setting.metric == JCT else _difference(comparison, entries, JCT)
+    return Row(
         label=numbered[1] if several and numbered else first.label,
-        policies=tuple(entry.name for entry in entries),
-        learned=first.kind == "learned",
-        role=first.role,
-        value=value,
-        difference=difference,
-        verdict="" if difference is None else verdict_in_words(difference, setting),
-        jct=None if setting.metric == JCT else _difference(comparison, entries, JCT),
-        mean_wait_s=_mean(comparison, entries, WAIT),
-        p99_wait_s=_mean(comparison, entries, P99),
-        max_wait_s=_mean(comparison, entries, LONGEST),
-        seeds=seeds,
-        better=sum(one is not None and one.verdict == "better" for one in alone),
+        policies=policies,
+        kind="learned" if first.kind == "learned" else kind,
+        is_reference=comparison.reference in policies,
+        is_best_in_hindsight=comparison.hindsight in policies,
+        seeds=len(entries),
+        value=float(np.mean(seeds)),
+        lowest=min(seeds) if several else None,
+        highest=max(seeds) if several else None,
+        difference=Apart.of(difference, setting),
+        better=sum(one.verdict == "better" for one in alone if one) if several and difference else None,
+        jct=Apart.of(jct, setting),
+        mean_wait_s=_mean(comparison, entries, "mean_wait_s"),
+        p99_wait_s=_mean(comparison, entries, "p99_wait_s"),
+        max_wait_s=_mean(comparison, entries, "max_wait_s"),
     )
 
 
@@ -163,8 +122,3 @@ def entry_of_run(comparison: Comparison, run: str) -> PolicyEntry:
             return entry
     there = ", ".join(entry.label for entry in comparison.policies if entry.kind == "learned") or "none"
     raise InputError(f"the run {run} was not compared; learned policies that were: {there}")
-
-
-def finite(value: float) -> float | None:
-    """A number, or None where it is not finite."""
-    return value if math.isfinite(value) else None

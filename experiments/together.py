@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import polars as pl
 
-from experiments.standings import Standing
+from experiments.published import Row
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, PolicyEntry
 
 LEARNED, REFERENCE = "learned", "reference"
-Part = tuple[Comparison, Standing]
+Part = tuple[Comparison, Row]
 """A test and the learned policy that stands for it."""
 
 

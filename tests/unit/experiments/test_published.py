@@ -10,11 +10,20 @@ from pathlib import Path
 import pytest
 
 from experiments.account import Account
-from experiments.cards import Apart, Figures, read_cards
+from experiments.cards import Figures, read_cards
 from experiments.index import BEGIN, END, front_rows, index_page
 from experiments.models import models_page
 from experiments.page import experiment_page
-from experiments.published import Conditions, Result, Row, Table, commands_in, read_result, write_result
+from experiments.published import (
+    Apart,
+    Conditions,
+    Result,
+    Row,
+    Table,
+    commands_in,
+    read_result,
+    write_result,
+)
 from experiments.publishing import publish
 from experiments.recipe import Recipe, read_recipe
 from experiments.running import DONE, Experiment

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from experiments.cards import Apart
 from experiments.caveats import is_longer
 from experiments.collecting import collect, show
 from experiments.curves import curve_panels
@@ -19,7 +18,7 @@ from experiments.index import BEGIN, END
 from experiments.markdown import apart_text, plain, wrapped
 from experiments.models import ship_models
 from experiments.pictures import CurveGroup, Gain, Panel, curves_picture, gains_picture, shown_range
-from experiments.published import Conditions, Row
+from experiments.published import Apart, Conditions, Row
 from experiments.publishing import publish
 from experiments.recipe import Together
 from experiments.running import Experiment
@@ -208,7 +207,7 @@ def test_a_seed_that_stands_for_a_table_has_a_row(finished: Experiment) -> None:
         patch.setattr(Comparison, "read", lambda _: comparison)
         shown = show(finished, table)
     assert shown is not None
-    assert [row.label for row in shown.rows if row.learned] == ["ppo-1", "ppo"]
+    assert [row.label for row in shown.rows if row.kind == "learned"] == ["ppo-1", "ppo"]
 
 
 def test_pictures_are_whole_and_escape_what_they_say(finished: Experiment, tmp_path: Path) -> None:
@@ -265,7 +264,7 @@ def test_very_bad_scores_do_not_flatten_a_curve() -> None:
 
 def test_seeds_of_one_kind_are_one_row(finished: Experiment) -> None:
     comparison = with_seeds(Comparison.read(finished.here / "test"), (0.5, 0.8, 1.2))
-    row = next(row for row in standings(comparison) if row.learned)
+    row = next(row for row in standings(comparison) if row.kind == "learned")
     values = [comparison.values(f"ppo-{number}") for number in range(3)]
     reference = comparison.values(comparison.reference or "")
     setting = comparison.setting
@@ -275,7 +274,8 @@ def test_seeds_of_one_kind_are_one_row(finished: Experiment) -> None:
     assert row.difference is not None
     assert row.difference.ratio == pytest.approx(expected.ratio)
     assert (row.difference.low, row.difference.high) == pytest.approx((expected.low, expected.high))
-    assert row.seeds == pytest.approx([value.mean() for value in values])
+    means = [value.mean() for value in values]
+    assert (row.seeds, row.lowest, row.highest) == (3, pytest.approx(min(means)), pytest.approx(max(means)))
     assert row.value == pytest.approx(np.mean(values))
 
 
@@ -287,8 +287,9 @@ def test_a_single_policy_has_the_figures_of_the_comparison(finished: Experiment,
     for label, row in rows.items():
         assert row.value == comparison.mean(label)
         if row.policies[0] != comparison.reference:
-            assert row.difference == comparison.difference(label)
-            assert row.jct == comparison.difference(label, metric="mean_jct_s")
+            jct = comparison.difference(label, metric="mean_jct_s")
+            assert row.difference == Apart.of(comparison.difference(label), comparison.setting)
+            assert row.jct == Apart.of(jct, comparison.setting)
 
 
 def test_of_returns_more_is_better(finished: Experiment) -> None:
