@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from experiments.recipe import Recipe
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Difference, Setting
-from gpuyard.evaluate.by_window import ByWindow
+from gpuyard.evaluate.findings import ByWindow
 from gpuyard.evaluate.setting import Kind
 from gpuyard.evaluate.wording import verdict_in_words
 from gpuyard.files import atomic_write
