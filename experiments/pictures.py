@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from gpuyard.report.charts import range_axis, tick_text
+from gpuyard.report.pages.charts import range_axis, tick_text
 from gpuyard.report.words import percent
 
 WIDTH = 900

@@ -136,7 +136,7 @@ def _check_windows(jobs: Workload, config: EvaluationConfig) -> None:
         InputError: if a part that is needed has fewer jobs than a window.
     """
     from gpuyard.evaluate.engine import CHOSEN_IN
-    from gpuyard.evaluate.window_sizes import few_windows, refuse_long_windows
+    from gpuyard.evaluate.inputs import few_windows, refuse_long_windows
 
     parts = [config.part, *([CHOSEN_IN[config.part]] if config.against == BEST else [])]
     refuse_long_windows(jobs, parts, config.jobs_per_window)

@@ -11,7 +11,6 @@ import polars as pl
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import in_full
 from gpuyard.files import atomic_write
-from gpuyard.report.lanes import NodeLanes
 from gpuyard.report.model import Report
 
 COUNTERS = 1
@@ -20,6 +19,29 @@ SHARED = 100_000
 """Threads of jobs that share a GPU, which may overlap, count from this times (the GPU's number + 1)."""
 SHOWN = ("row", "user", "group", "gpus", "submit_s", "wait_s", "duration_s", "backfilled")
 """What is told of a job when its slice is selected."""
+EARLIER = 1e-9
+"""How far, in seconds, an end may lie after the begin that it equals: times are whole microseconds."""
+
+
+class NodeLanes:
+    """The GPUs of one node, taken in order of time, the lowest free ones first.
+
+    Schedules say how many GPUs a job held on a node, not which.
+    """
+
+    def __init__(self) -> None:
+        self._free_from: list[float] = []
+
+    def take(self, begin_s: float, end_s: float, count: int) -> tuple[int, ...]:
+        """Numbers of ``count`` GPUs (one at least) that are free from then on; begins must not descend."""
+        wanted = max(count, 1)
+        free = [k for k, at in enumerate(self._free_from) if at <= begin_s + EARLIER][:wanted]
+        missing = wanted - len(free)
+        free += range(len(self._free_from), len(self._free_from) + missing)
+        self._free_from += [0.0] * missing
+        for lane in free:
+            self._free_from[lane] = end_s
+        return tuple(free)
 
 
 def write_perfetto(path: Path, report: Report, policy: str | None = None) -> str:

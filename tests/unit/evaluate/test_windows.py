@@ -11,7 +11,7 @@ import gpuyard as gy
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, EvaluationConfig, compare, evaluate_draws, evaluate_windows
-from gpuyard.evaluate.window_sizes import few_windows
+from gpuyard.evaluate.inputs import few_windows
 from gpuyard.policies.family import fixed_heuristics, slower_heuristics
 from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.simulation.windows import WindowSet, cut_windows, disjoint_equivalent, overlapping

@@ -5,8 +5,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from gpuyard.report import charts
-from gpuyard.report.charts import Axis, Series
+from gpuyard.report.pages import charts
+from gpuyard.report.pages.charts import Axis, Series
 
 EVIL = "<script>alert(1)</script>"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gpuyard.report import charts
-from gpuyard.report.charts import Series
+from gpuyard.report.pages import charts
+from gpuyard.report.pages.charts import Series
+from gpuyard.report.pages.run_figures import MOST_POINTS, FigureMaker
 from gpuyard.report.pages.training import runs_page
-from gpuyard.report.run_figures import MOST_POINTS, FigureMaker
 from gpuyard.runs.curves import Curve
 from gpuyard.runs.directory import open_run
 from support.sample_runs import sample_records, write_run

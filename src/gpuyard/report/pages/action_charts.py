@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gpuyard.report import charts, web_page
-from gpuyard.report.charts import Series
-from gpuyard.report.run_figures import FigureMaker, with_table
+from gpuyard.report.pages import charts, web_page
+from gpuyard.report.pages.charts import Series
+from gpuyard.report.pages.run_figures import FigureMaker, with_table
 from gpuyard.runs.curves import Curve
 from gpuyard.runs.directory import Run
 

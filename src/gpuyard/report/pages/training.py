@@ -4,9 +4,9 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
-from gpuyard.report import web_page
+from gpuyard.report.pages import web_page
 from gpuyard.report.pages.action_charts import action_section
-from gpuyard.report.run_figures import Across, FigureMaker, Level
+from gpuyard.report.pages.run_figures import Across, FigureMaker, Level
 from gpuyard.runs.curves import Curve, curve_label, short_number, short_policy, update_curves
 from gpuyard.runs.directory import POLICY, STATE_TEXTS, Run, Validation
 from gpuyard.runs.progress import Record

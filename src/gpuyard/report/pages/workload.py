@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuyard.report import charts, web_page
-from gpuyard.report.charts import Series
+from gpuyard.report.pages import charts, web_page
+from gpuyard.report.pages.charts import Series
 from gpuyard.units import duration, number, plural
 from gpuyard.workload.auditing.fidelity import FidelityCard, FidelityFinding, card_facts
 from gpuyard.workload.distributions import WEEKDAYS

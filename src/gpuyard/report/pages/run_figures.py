@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuyard.report import charts, web_page
-from gpuyard.report.charts import Axis, Series
+from gpuyard.report.pages import charts, web_page
+from gpuyard.report.pages.charts import Axis, Series
 from gpuyard.runs.curves import Curve, short_number
 
 Across = Literal["steps", "minutes"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from urllib.parse import quote
 
-from gpuyard.report.charts import COLOURS
+from gpuyard.report.pages.charts import COLOURS
 
 LONG_VALUE = 20
 """Characters from which on a tile's value is set smaller."""
