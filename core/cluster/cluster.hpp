@@ -32,6 +32,8 @@ struct Part {
     std::int32_t node;
     std::int32_t gpus;
     std::uint64_t gpu_mask;
+
+    bool operator==(const Part&) const = default;
 };
 
 struct NodeColumns {
@@ -93,6 +95,8 @@ public:
 
     // Whether jobs can be placed on it: not down, not closed for a job that was promised it.
     bool available(std::int32_t node) const { return offline_[as_index(node)] == 0; }
+    // For how many reasons it is not.
+    std::int32_t offline(std::int32_t node) const { return offline_[as_index(node)]; }
     std::int32_t empty(std::int32_t node) const { return available(node) ? empty_[as_index(node)] : 0; }
     std::int64_t free_cpus(std::int32_t node) const { return free_cpus_[as_index(node)]; }
     std::int64_t free_memory(std::int32_t node) const { return free_memory_[as_index(node)]; }

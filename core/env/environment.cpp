@@ -126,10 +126,7 @@ void Environment::begin(const Episode& episode) {
     }
     waiting_.reset(count, scores_);
     const std::size_t users = as_index(jobs_->users), groups = as_index(jobs_->groups);
-    user_usage_.assign(users, {});
-    group_usage_.assign(groups, {});
-    user_holdings_.assign(users, {});
-    group_milli_.assign(groups, 0);
+    accounts_.open(users, groups, *spec_->settings);
     user_share_.assign(users, 0.0F);
     group_share_.assign(groups, 0.0F);
     rows_are_window_ = false;
@@ -178,18 +175,13 @@ void Environment::warm_up(Time until_us) {
 
 // A job begins (+1) or ceases (-1) to hold what it asked for.
 void Environment::account(JobId job, std::int64_t sign) {
-    const Demand& demand = demand_of(job);
-    const std::int64_t milli = sign * demand.total_milli();
-    const double half_life = spec_->settings->usage_half_life_s;
-    const auto user = as_index(jobs_->user_of(as_index(job))), group = as_index(jobs_->group_of(as_index(job)));
+    const std::size_t i = as_index(job);
+    const auto user = as_index(jobs_->user_of(i)), group = as_index(jobs_->group_of(i));
     running_ += sign;
-    user_usage_[user].change(simulator_.now(), half_life, milli);
-    group_usage_[group].change(simulator_.now(), half_life, milli);
-    user_holdings_[user].add(demand, sign);
-    group_milli_[group] += milli;
+    accounts_.enter(simulator_.now(), *spec_->settings, demand_of(job), jobs_->user_of(i), jobs_->group_of(i), sign);
     const auto share = [&](std::int64_t held) { return static_cast<float>(quotient(static_cast<double>(held) / 1000.0, table_->scale.gpus)); };
-    user_share_[user] = share(user_holdings_[user].milli);
-    group_share_[group] = share(group_milli_[group]);
+    user_share_[user] = share(accounts_.user_holdings[user].milli);
+    group_share_[group] = share(accounts_.group_milli[group]);
 }
 
 void Environment::finished(JobId job, Time expected_end_us) {

@@ -97,10 +97,12 @@ private:
     void gather_dynamic(std::size_t count);
     void put_current_job_first();
     void ask_base_policy();
-    void mark_hosts(const Demand& demand);
+    std::int64_t mark_hosts(const Demand& demand);
     bool host_can_hold(const Demand& demand, std::int32_t node) const;
     bool any_host_can_hold(std::int32_t demand);
+    struct MaskView;
     void make_mask();
+    void try_pools();
     std::int64_t host_of(Placement rule) const;
     std::int64_t row_of(JobId job) const;
 
@@ -112,11 +114,8 @@ private:
     void start_blocking(JobId job, std::int32_t pool);
     bool place(JobId job, std::int32_t pool, Allocation& out);
     void backfill(JobId head, const Demand& demand);
-    std::int64_t noop() const { return std::ssize(mask_) - 1; }
-    bool is_noop(std::int64_t action) const {
-        if (spec_->kind == EnvKind::accept_or_skip) return action == 0;
-        return !spec_->chooses_host() && action == noop();
-    }
+    std::int64_t noop() const { return static_cast<std::int64_t>(spec_->noop()); }
+    bool is_noop(std::int64_t action) const { return !spec_->chooses_host() && action == noop(); }
     double backlog() const;
     double baseline_value() const;
     const Demand& demand_of(JobId job) const { return jobs_->demand_of(as_index(job)); }
@@ -138,9 +137,7 @@ private:
     std::vector<Time> prediction_us_;     // by job
     JobMix mix_;
     ArrivalRate arrivals_;
-    std::vector<DecayedUsage> user_usage_, group_usage_;
-    std::vector<Holdings> user_holdings_;
-    std::vector<std::int64_t> group_milli_;
+    Accounts accounts_;
     std::vector<float> user_share_, group_share_;
     std::vector<WindowJob> window_jobs_;  // by job
     std::vector<double> scores_;

@@ -11,9 +11,7 @@ namespace gpuyard {
 
 std::int64_t Environment::legal_instead(std::int64_t action) const {
     if (legal(action)) return action;
-    const bool waits = spec_->kind == EnvKind::accept_or_skip || (!spec_->chooses_host() && spec_->step_mode != StepMode::blocking);
-    const std::int64_t waiting = spec_->kind == EnvKind::accept_or_skip ? 0 : noop();
-    if (waits && legal(waiting)) return waiting;
+    if (!spec_->chooses_host() && legal(noop())) return noop();
     return std::find(mask_.begin(), mask_.end(), std::int8_t{1}) - mask_.begin();
 }
 

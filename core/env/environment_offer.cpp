@@ -4,6 +4,7 @@
 #include "base/index.hpp"
 #include "simulator/native_policy.hpp"
 #include "env/environment.hpp"
+#include "observation/mask.hpp"
 #include "cluster/node_fit.hpp"
 
 namespace gpuyard {
@@ -143,8 +144,8 @@ std::int64_t Environment::host_of(Placement rule) const {
     return std::find(mask_.begin(), mask_.end(), std::int8_t{1}) - mask_.begin();
 }
 
-// Legal are the hosts that can hold the current job.
-void Environment::mark_hosts(const Demand& demand) {
+// Legal are the hosts that can hold the current job. Their number.
+std::int64_t Environment::mark_hosts(const Demand& demand) {
     const ClusterState& state = simulator_.state();
     std::int8_t* const mask = mask_.data();
     std::int64_t legal = 0;
@@ -161,51 +162,50 @@ void Environment::mark_hosts(const Demand& demand) {
         mark([&](std::int32_t node) { return static_cast<int>(state.free_cpus(node) >= cpus) & static_cast<int>(state.free_memory(node) >= memory_mib); });
     else
         mark([&](std::int32_t node) { return host_can_hold(demand, node) ? 1 : 0; });
-    real_legal_ += legal;
+    return legal;
 }
 
 // --- Masks ------------------------------------------------------------------------------------------------
 
+// What fill_mask asks.
+struct Environment::MaskView {
+    Environment& env;
+    bool blocking = env.spec_->step_mode == StepMode::blocking;
+
+    std::size_t rows() const { return env.rows_.size(); }
+    std::size_t pools() const { return env.table_->cluster->pools.size(); }
+    bool startable(std::size_t row) const { return blocking || env.prospects_.fit(row).fits; }
+    bool startable_in(std::size_t row, std::size_t pool) const { return env.pool_fits_[as_index(env.rows_[row]->demand) * pools() + pool] != 0; }
+    bool base_starts() const { return env.prospects_.base_choice() >= 0; }
+    bool anything_runs() const { return env.running_ > 0; }
+};
+
 void Environment::make_mask() {
-    std::fill(mask_.begin(), mask_.end(), std::int8_t{0});
-    real_legal_ = 0;
-    const bool blocking = spec_->step_mode == StepMode::blocking;
-    const auto allow = [&](std::size_t action, bool legal) {
-        mask_[action] = legal ? 1 : 0;
-        real_legal_ += legal ? 1 : 0;
-    };
-    switch (spec_->kind) {
-        case EnvKind::select_job: {
-            std::int8_t* const mask = mask_.data();
-            for (std::size_t row = 0; row < rows_.size(); ++row) {
-                mask[row] = blocking || prospects_.fit(row).fits ? 1 : 0;
-                real_legal_ += mask[row];
-            }
-            break;
-        }
-        case EnvKind::select_job_and_pool: {
-            ++looks_;
-            const std::size_t pools = table_->cluster->pools.size();
-            pool_fits_.resize(jobs_->demands.size() * pools);
-            looked_at_.resize(jobs_->demands.size(), 0);
-            for (std::size_t row = 0; row < rows_.size(); ++row) {
-                const std::size_t demand = as_index(rows_[row]->demand);
-                for (std::size_t p = 0; p < pools && looked_at_[demand] != looks_; ++p) {
-                    const bool fits = blocking ? table_->ever_in_pool[demand * pools + p] != 0
-                                               : place(rows_[row]->job, static_cast<std::int32_t>(p), allocation_);
-                    pool_fits_[demand * pools + p] = fits ? 1 : 0;
-                }
-                looked_at_[demand] = looks_;
-                for (std::size_t p = 0; p < pools; ++p) allow(row * spec_->sizes.pools + p, pool_fits_[demand * pools + p] != 0);
-            }
-            break;
-        }
-        case EnvKind::accept_or_skip: allow(1, prospects_.base_choice() >= 0); break;
-        default:
-            if (has_current_) mark_hosts(demand_of(rows_.front()->job));
+    if (spec_->chooses_host()) {
+        std::fill(mask_.begin(), mask_.end(), std::int8_t{0});
+        real_legal_ = has_current_ ? mark_hosts(demand_of(rows_.front()->job)) : 0;
+        return;
     }
-    if (blocking || spec_->chooses_host()) return;
-    mask_[spec_->kind == EnvKind::accept_or_skip ? 0 : as_index(noop())] = event_pending() ? 1 : 0;
+    if (spec_->kind == EnvKind::select_job_and_pool) try_pools();
+    real_legal_ = fill_mask(*spec_, MaskView{*this}, mask_);
+}
+
+// Which pools the demands of the window fit into, or in `blocking` mode could ever fit into.
+void Environment::try_pools() {
+    ++looks_;
+    const std::size_t pools = table_->cluster->pools.size();
+    pool_fits_.resize(jobs_->demands.size() * pools);
+    looked_at_.resize(jobs_->demands.size(), 0);
+    for (const WindowJob* row : rows_) {
+        const std::size_t demand = as_index(row->demand);
+        if (looked_at_[demand] == looks_) continue;
+        looked_at_[demand] = looks_;
+        for (std::size_t p = 0; p < pools; ++p) {
+            const bool fits = spec_->step_mode == StepMode::blocking ? table_->ever_in_pool[demand * pools + p] != 0
+                                                                     : place(row->job, static_cast<std::int32_t>(p), allocation_);
+            pool_fits_[demand * pools + p] = fits ? 1 : 0;
+        }
+    }
 }
 
 // --- Observations and snapshots ---------------------------------------------------------------------------
@@ -219,8 +219,17 @@ void Environment::observe(const ObservationBuffers& out) {
 
 QueuedJob Environment::queued(JobId job) const {
     const std::size_t i = as_index(job);
-    return {job,  jobs_->submit_us[i], jobs_->estimate_us[i], jobs_->demand[i], jobs_->user_of(i), jobs_->group_of(i), jobs_->priority_of(i),
-            jobs_->deadline_of(i), jobs_->row[i], jobs_->submit_us[i], prediction_us_[i], 0, 0, 0};
+    return {.job = job,
+            .submit_us = jobs_->submit_us[i],
+            .estimate_us = jobs_->estimate_us[i],
+            .demand = jobs_->demand[i],
+            .user = jobs_->user_of(i),
+            .group = jobs_->group_of(i),
+            .priority = jobs_->priority_of(i),
+            .deadline_us = jobs_->deadline_of(i),
+            .row = jobs_->row[i],
+            .queued_us = jobs_->submit_us[i],
+            .prediction_us = prediction_us_[i]};
 }
 
 Snapshot Environment::snapshot() const {
@@ -248,17 +257,13 @@ Snapshot Environment::snapshot(std::span<const JobId> jobs) const {
         simulator_.running(queue).jobs.visit_in_order([&](const RunningJob& job) {
             const std::size_t i = as_index(job.job);
             const auto parts = simulator_.parts_of(job.job);
-            ActiveJob active{job.job, jobs_->estimate_us[i], job.demand, jobs_->row[i], RunState::running, simulator_.record().start_us[i], 0, 1.0,
-                             job.expected_end_us, 0, 0, 0, s.parts.size(), job.part_count};
-            s.parts.insert(s.parts.end(), parts.begin(), parts.end());
-            s.active.push_back(active);
+            ActiveJob active = begun(queued(job.job), simulator_.record().start_us[i]);
+            active.expected_end_us = job.expected_end_us;
+            s.add_active(active, parts);
             return true;
         });
     }
-    s.user_usage = user_usage_;
-    s.group_usage = group_usage_;
-    s.user_holdings = user_holdings_;
-    s.group_milli = group_milli_;
+    static_cast<Accounts&>(s) = accounts_;
     s.mix = mix_;
     const std::size_t nodes = cluster.node_count();
     s.power = {std::vector<std::int32_t>(nodes, 0), std::vector<Time>(nodes, 0), std::vector<Time>(nodes, 0)};

@@ -6,6 +6,7 @@
 
 #include "base/index.hpp"
 #include "env/environment.hpp"
+#include "observation/mask.hpp"
 #include "observation/snapshot_view.hpp"
 #include "env/rollout.hpp"
 
@@ -33,7 +34,7 @@ private:
     // Whether there may be more to decide.
     bool step() {
         const SnapshotView view(now_, spec_, held_);
-        if (!make_mask(view)) return false;
+        if (fill_mask(spec_, MaskView{*this, view}, mask_) == 0) return false;
         const Observation seen = view.observation();
         const std::int64_t action = network_.choose({seen.jobs.data(), seen.nodes.data(), seen.globals.data(), mask_.data()}, scratch_);
         if (spec_.kind == EnvKind::accept_or_skip) {
@@ -44,7 +45,7 @@ private:
                 held_.push_back(view.rows()[row]->job);
             return true;
         }
-        if (action == std::ssize(mask_) - 1) return false;
+        if (as_index(action) == spec_.noop()) return false;
         const std::size_t choices = choices_per_row();
         const WindowJob& job = *view.rows()[as_index(action) / choices];
         if (!place(job, as_index(action) % choices)) throw std::logic_error("a legal action cannot be executed");
@@ -61,41 +62,28 @@ private:
         return !inside.pools.empty() && placer_.place(now_.state, inside, job.row, allocation_);
     }
 
-    // Whether there is anything to do but to wait.
-    bool make_mask(const SnapshotView& view) {
-        std::fill(mask_.begin(), mask_.end(), std::int8_t{0});
-        const std::int8_t may_wait = now_.active.empty() ? 0 : 1;
-        if (spec_.kind == EnvKind::accept_or_skip) {
-            mask_[0] = may_wait;
-            mask_[1] = view.prospects().base_choice() >= 0 ? 1 : 0;
-            return mask_[1] != 0;
-        }
-        bool any = false;
-        const std::size_t choices = choices_per_row();
-        for (std::size_t row = 0; row < view.rows().size(); ++row)
-            for (std::size_t choice = 0; choice < choices; ++choice) {
-                const bool fits = spec_.kind == EnvKind::select_job ? view.prospects().fit(row).fits : place(*view.rows()[row], choice);
-                mask_[row * choices + choice] = fits ? 1 : 0;
-                any = any || fits;
-            }
-        mask_.back() = may_wait;
-        return any;
-    }
+    // What fill_mask asks.
+    struct MaskView {
+        Pass& pass;
+        const SnapshotView& view;
+
+        std::size_t rows() const { return view.rows().size(); }
+        std::size_t pools() const { return pass.now_.state.spec().pools.size(); }
+        bool startable(std::size_t row) const { return view.prospects().fit(row).fits; }
+        bool startable_in(std::size_t row, std::size_t pool) const { return pass.place(*view.rows()[row], pool); }
+        bool base_starts() const { return view.prospects().base_choice() >= 0; }
+        bool anything_runs() const { return !pass.now_.active.empty(); }
+    };
 
     void start(JobId id, const Allocation& allocation) {
         const auto job = std::lower_bound(now_.queue.begin(), now_.queue.end(), id, [](const QueuedJob& q, JobId j) { return q.job < j; });
         const Demand& demand = now_.demand(job->demand);
-        const Time run = allocation.run_time(job->estimate_us, now_.settings->locality_penalty);
-        now_.active.push_back({id, job->estimate_us, job->demand, job->row, RunState::running, now_.now_us, 0, 1.0,
-                               expected_end(now_.now_us, run), 0, 0, 0, now_.parts.size(), static_cast<std::uint32_t>(allocation.parts.size())});
-        now_.parts.insert(now_.parts.end(), allocation.parts.begin(), allocation.parts.end());
+        ActiveJob active = begun(*job, now_.now_us);
+        active.restore_us = job->done_us > 0 ? now_.settings->restore_of(demand) : 0;
+        active.run_on(allocation, now_.settings->locality_penalty);
+        now_.add_active(active, allocation.parts);
         now_.state.hold(demand, allocation.parts);
-        const double half_life = now_.settings->usage_half_life_s;
-        const std::size_t user = as_index(job->user), group = as_index(job->group);
-        if (user < now_.user_usage.size()) now_.user_usage[user].change(now_.now_us, half_life, demand.total_milli());
-        if (group < now_.group_usage.size()) now_.group_usage[group].change(now_.now_us, half_life, demand.total_milli());
-        if (user < now_.user_holdings.size()) now_.user_holdings[user].add(demand, 1);
-        if (group < now_.group_milli.size()) now_.group_milli[group] += demand.total_milli();
+        now_.enter(now_.now_us, *now_.settings, demand, job->user, job->group, +1);
         decision_.starts.push_back({id, allocation.parts, false, {}});
         now_.queue.erase(job);
     }

@@ -18,7 +18,7 @@ namespace gpuyard {
 ScheduleArrays replay(std::shared_ptr<const EnvSpec> spec, const Episode& episode, const Network& network, const Progress& progress);
 
 // What the network starts now, one job after another until it would rather wait: for SelectJob, SelectJobAndPool and AcceptOrSkip in
-// `instant` mode. On an idle cluster it may not wait, for nobody knows whether anything will happen.
+// `instant` mode.
 Decision decide(const Snapshot& snapshot, const EnvSpec& spec, const Network& network);
 
 // How long each decision of an episode took, microseconds: to observe and to choose, and to step on to the next state.

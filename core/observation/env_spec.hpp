@@ -96,6 +96,8 @@ struct EnvSpec {
             default: return sizes.hosts;
         }
     }
+    // The no-op or skip, for the kinds that choose a job.
+    std::size_t noop() const { return kind == EnvKind::accept_or_skip ? 0 : actions() - 1; }
 
 private:
     static bool asks_beyond(const Chosen& columns, std::size_t usual) {

@@ -18,11 +18,7 @@ FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::sh
     view_.epoch_us = jobs_->epoch_us;
     view_.settings = settings_;
     view_.demands = std::shared_ptr<const std::vector<Demand>>(jobs_, &jobs_->demands);
-    view_.user_usage.resize(as_index(jobs_->users));
-    view_.group_usage.resize(as_index(jobs_->groups));
-    view_.user_holdings.resize(as_index(jobs_->users));
-    view_.group_milli.assign(as_index(jobs_->groups), 0);
-    view_.quota_held_milli.assign(settings_->quota_milli.size(), 0);
+    view_.open(as_index(jobs_->users), as_index(jobs_->groups), *settings_);
     view_.finished_early.assign(as_index(cluster->queues), 0);
     view_.power = {std::vector<std::int32_t>(nodes, 0), std::vector<Time>(nodes, 0), std::vector<Time>(nodes, 0)};
     view_.instant = ~std::uint64_t{0};  // the first instant is 0
@@ -139,14 +135,26 @@ void FullSimulator::leave_queue(JobId job) {
 
 QueuedJob FullSimulator::queued(JobId job) const {
     const std::size_t i = as_index(job);
-    return {job,           jobs_->submit_us[i],   estimate_of(i),     jobs_->demand[i], jobs_->user_of(i),  jobs_->group_of(i),
-            jobs_->priority_of(i), jobs_->deadline_of(i), jobs_->row_of(i), queued_us_[i],    prediction_us_[i], done_us_[i],
-            attained_us_[i], promoted_us_[i]};
+    return {.job = job,
+            .submit_us = jobs_->submit_us[i],
+            .estimate_us = estimate_of(i),
+            .demand = jobs_->demand[i],
+            .user = jobs_->user_of(i),
+            .group = jobs_->group_of(i),
+            .priority = jobs_->priority_of(i),
+            .deadline_us = jobs_->deadline_of(i),
+            .row = jobs_->row_of(i),
+            .queued_us = queued_us_[i],
+            .prediction_us = prediction_us_[i],
+            .done_us = done_us_[i],
+            .attained_us = attained_us_[i],
+            .promoted_us = promoted_us_[i]};
 }
 
 Snapshot FullSimulator::snapshot() const {
     Snapshot copy(view_.state);
     copy = view_;
+    copy.from_simulator = true;
     copy.parts.clear();
     for (ActiveJob& job : copy.active) {
         const auto parts = view_.parts_of(job);

@@ -38,13 +38,6 @@ struct PastJob {
     Time run_us;
 };
 
-// What orders need to know beyond the queue; what none needs is not kept up to date.
-struct Needs {
-    bool usage = false;     // decayed usage of users and groups
-    bool holdings = false;  // what users hold
-    bool history = false;   // predictions and the Gittins index
-};
-
 // Who wants to know which jobs wait.
 class QueueListener {
 public:
@@ -114,7 +107,6 @@ private:
     void enter_queue(JobId job);
     void leave_queue(JobId job);
 
-    Allocation allocation_of(const Demand& demand, std::span<const Part> parts) const;
     Time awake_time(std::span<const Part> parts);
     void start_now(JobId job, const Allocation& allocation);
     void promise(JobId job, Allocation allocation, Time begin_us);

@@ -17,21 +17,6 @@ constexpr std::int64_t kMostIdleFailures = 1'000'000;
 
 // --- Starting ---------------------------------------------------------------------------------------------
 
-Allocation FullSimulator::allocation_of(const Demand& demand, std::span<const Part> parts) const {
-    const ClusterSpec& spec = view_.state.spec();
-    Allocation allocation;
-    allocation.parts.assign(parts.begin(), parts.end());
-    if (demand.gpus == 0) return allocation;
-    std::int32_t largest = 0;
-    for (std::size_t k = 0; k < parts.size(); ++k) {
-        const Pool& pool = spec.pools[as_index(spec.pool[as_index(parts[k].node)])];
-        allocation.speed = k == 0 ? pool.speed : std::min(allocation.speed, pool.speed);
-        largest = std::max(largest, pool.size);
-    }
-    allocation.fewest_nodes = (demand.gpus + largest - 1) / largest;
-    return allocation;
-}
-
 // When all of these nodes are awake; those that sleep begin to wake now.
 Time FullSimulator::awake_time(std::span<const Part> parts) {
     if (settings_->sleep_after_us < 0) return view_.now_us;
@@ -49,7 +34,7 @@ void FullSimulator::apply(const Decision& decision) {
     for (const Start& start : decision.starts) {
         const std::size_t i = as_index(start.job);
         if (!began_[i]) backfilled_[i] = start.backfilled ? 1 : 0;
-        Allocation allocation = allocation_of(jobs_->demand_of(i), start.parts);
+        Allocation allocation = allocation_of(view_.state.spec(), jobs_->demand_of(i), start.parts);
         if (start.stops.empty() && state_[i] == JobState::waiting) {
             start_now(start.job, allocation);
             continue;
@@ -118,35 +103,23 @@ void FullSimulator::take(JobId job, const Allocation& allocation, Time begin_us)
     idle_failures_ = 0;
     view_.state.hold(demand, allocation.parts);
     for (const Part& part : allocation.parts) use_node(part.node, +1);
-    if (needs_.usage) {
-        view_.user_usage[as_index(jobs_->user_of(i))].change(now, settings_->usage_half_life_s, demand.total_milli());
-        view_.group_usage[as_index(jobs_->group_of(i))].change(now, settings_->usage_half_life_s, demand.total_milli());
-    }
-    if (needs_.holdings) {
-        view_.user_holdings[as_index(jobs_->user_of(i))].add(demand, +1);
-        view_.group_milli[as_index(jobs_->group_of(i))] += demand.total_milli();
-    }
-    if (!settings_->quota_milli.empty())
-        view_.quota_held_milli[as_index(settings_->quota_of_group[as_index(jobs_->group_of(i))])] += demand.total_milli();
+    view_.enter(now, *settings_, demand, jobs_->user_of(i), jobs_->group_of(i), +1, needs_);
 
-    const auto nodes = static_cast<std::int32_t>(allocation.parts.size());
-    const double excess = static_cast<double>(nodes - allocation.fewest_nodes) / static_cast<double>(allocation.fewest_nodes);
-    const double slowdown = (1.0 / allocation.speed) * (1.0 + settings_->locality_penalty * excess);
     const Time restore = done_us_[i] > 0 ? settings_->restore_of(demand) : 0;
-    const Time estimate = estimate_of(i);
-    const Time left = estimate == kEndless ? kEndless : std::max(Time{1}, estimate - done_us_[i]);
-    const Time expected = expected_end(begin_us + restore, allocation.run_time(left, settings_->locality_penalty));
+    ActiveJob active = begun(queued(job), begin_us);
+    active.state = RunState::starting;
+    active.restore_us = restore;
+    active.run_on(allocation, settings_->locality_penalty);
+    const Time left = active.left_us();
     const std::size_t first = view_.parts.size();
-    view_.parts.insert(view_.parts.end(), allocation.parts.begin(), allocation.parts.end());
     active_at_[i] = std::ssize(view_.active);
-    view_.active.push_back({job, estimate, jobs_->demand[i], jobs_->row_of(i), RunState::starting, begin_us, restore, slowdown, expected, done_us_[i],
-                            attained_us_[i], promoted_us_[i], first, static_cast<std::uint32_t>(nodes)});
+    view_.add_active(active, allocation.parts);
     run_at_[i] = std::ssize(runs_);
     runs_.push_back({.job = job,
                      .taken_us = now,
                      .restore_us = restore,
                      .first_part = first,
-                     .part_count = static_cast<std::uint32_t>(nodes)});
+                     .part_count = static_cast<std::uint32_t>(allocation.parts.size())});
     state_[i] = JobState::starting;
 
     Time run = allocation.run_time(jobs_->duration_us[i] - done_us_[i], settings_->locality_penalty);
@@ -198,16 +171,7 @@ void FullSimulator::release(JobId job) {
     const auto parts = parts_of(run);
     view_.state.release(demand, parts);
     for (const Part& part : parts) use_node(part.node, -1);
-    if (needs_.usage) {
-        view_.user_usage[as_index(jobs_->user_of(i))].change(now, settings_->usage_half_life_s, -demand.total_milli());
-        view_.group_usage[as_index(jobs_->group_of(i))].change(now, settings_->usage_half_life_s, -demand.total_milli());
-    }
-    if (needs_.holdings) {
-        view_.user_holdings[as_index(jobs_->user_of(i))].add(demand, -1);
-        view_.group_milli[as_index(jobs_->group_of(i))] -= demand.total_milli();
-    }
-    if (!settings_->quota_milli.empty())
-        view_.quota_held_milli[as_index(settings_->quota_of_group[as_index(jobs_->group_of(i))])] -= demand.total_milli();
+    view_.enter(now, *settings_, demand, jobs_->user_of(i), jobs_->group_of(i), -1, needs_);
     const std::size_t at = as_index(active_at_[i]);
     view_.active[at] = view_.active.back();
     active_at_[as_index(view_.active[at].job)] = static_cast<std::int64_t>(at);

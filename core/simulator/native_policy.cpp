@@ -333,7 +333,7 @@ Decision decide(const Snapshot& snapshot, const Policy& policy) {
     NativePolicy native(policy, snapshot);
     for (const QueuedJob& job : snapshot.queue) native.entered(job);
     Decision decision = native.decide(true);
-    decision.native = true;
+    decision.native = snapshot.from_simulator;
     decision.instant = snapshot.instant;
     return decision;
 }

@@ -9,6 +9,7 @@
 
 #include "policy/backfill.hpp"
 #include "cluster/cluster.hpp"
+#include "simulator/accounts.hpp"
 #include "simulator/history.hpp"
 #include "policy/order.hpp"
 #include "policy/policy.hpp"
@@ -25,11 +26,11 @@ struct QueuedJob {
     double priority;
     Time deadline_us;  // kEndless = none
     std::int64_t row;
-    Time queued_us;      // when it entered the queue
-    Time prediction_us;  // from finished jobs
-    Time done_us;        // work done in earlier runs, at speed 1
-    Time attained_us;    // service in earlier runs
-    Time promoted_us;    // service that no longer counts for the level of `tiresias`
+    Time queued_us;          // when it entered the queue
+    Time prediction_us;      // from finished jobs
+    Time done_us = 0;        // work done in earlier runs, at speed 1
+    Time attained_us = 0;    // service in earlier runs
+    Time promoted_us = 0;    // service that no longer counts for the level of `tiresias`
 };
 
 enum class RunState : std::uint8_t { starting, running, stopping };
@@ -39,18 +40,25 @@ struct ActiveJob {
     JobId job;
     Time estimate_us;
     std::int32_t demand;
+    std::int32_t user;
+    std::int32_t group;
     std::int64_t row;
-    RunState state;
-    Time begin_us;         // of this run; when it will be, while it is starting
-    Time restore_us;
-    double slowdown;       // µs of run time a µs of work
-    Time expected_end_us;  // kEndless = unknown
-    Time done_us;          // before this run
-    Time attained_us;
-    Time promoted_us;
-    std::size_t first_part;
-    std::uint32_t part_count;
-    Time stop_us = kEndless;  // since when it makes no progress, if it is being stopped
+    RunState state = RunState::running;
+    Time begin_us;                  // of this run; when it will be, while it is starting
+    Time restore_us = 0;
+    double slowdown = 1.0;          // µs of run time per µs of work
+    Time expected_end_us = kEndless;  // kEndless = unknown
+    Time done_us = 0;               // before this run
+    Time attained_us = 0;
+    Time promoted_us = 0;
+    std::size_t first_part = 0;
+    std::uint32_t part_count = 0;
+    Time stop_us = kEndless;        // since when it makes no progress, if it is being stopped
+
+    // The work that is left of its estimate when this run begins.
+    Time left_us() const { return estimate_us == kEndless ? kEndless : std::max(Time{1}, estimate_us - done_us); }
+    // How fast it runs there, and when it is expected to end.
+    void run_on(const Allocation& allocation, double locality_penalty);
 
     // Whether it may make room for another: it has begun, before now, and long enough ago.
     bool may_stop(Time now_us, Time min_run_us) const {
@@ -61,6 +69,12 @@ struct ActiveJob {
         return state == RunState::starting ? 0 : std::max(Time{0}, std::min(now_us, stop_us) - (begin_us + restore_us));
     }
 };
+
+// A waiting job that begins to run.
+ActiveJob begun(const QueuedJob& job, Time begin_us);
+
+// The allocation that these parts are, however they were chosen.
+Allocation allocation_of(const ClusterSpec& spec, const Demand& demand, std::span<const Part> parts);
 
 // Work at speed 1 that so much service does: docs/contract/simulator.md, section 14.
 inline Time work_done(Time progress_us, double slowdown) {
@@ -79,19 +93,6 @@ struct ArrivalRate {
     }
 };
 
-// What the jobs of a user hold.
-struct Holdings {
-    std::int64_t milli = 0;  // of GPUs
-    std::int64_t cpus = 0;
-    std::int64_t memory_mib = 0;
-
-    void add(const Demand& demand, std::int64_t times) {
-        milli += times * demand.total_milli();
-        cpus += times * demand.cpus;
-        memory_mib += times * demand.memory_mib;
-    }
-};
-
 // A job's place in the plan of `conservative`. Begin kEndless: it has none.
 struct Reservation {
     JobId job;
@@ -99,6 +100,9 @@ struct Reservation {
     Time begin_us = kEndless;
     Time end_us = kEndless;
     std::vector<Part> parts;
+
+    // Demands are numbered anew in every snapshot.
+    bool operator==(const Reservation& o) const { return job == o.job && begin_us == o.begin_us && end_us == o.end_us && parts == o.parts; }
 };
 
 // Which nodes sleep, and since when or until when.
@@ -113,7 +117,7 @@ struct NodePower {
 };
 
 // Filled by the simulator, or by an adapter of a live cluster.
-struct Snapshot {
+struct Snapshot : Accounts {
     Time now_us = 0;
     std::uint64_t instant = 0;
     double origin_s = 0.0;
@@ -124,10 +128,6 @@ struct Snapshot {
     std::vector<QueuedJob> queue;        // in order of arrival
     std::vector<ActiveJob> active;       // in any order
     std::vector<Part> parts;             // of the active jobs
-    std::vector<DecayedUsage> user_usage, group_usage;
-    std::vector<Holdings> user_holdings;
-    std::vector<std::int64_t> group_milli;  // of GPUs, held by the jobs of each group
-    std::vector<std::int64_t> quota_held_milli;
     GittinsHistory gittins;
     JobMix mix;                          // what has arrived so far
     NodePower power;
@@ -135,10 +135,18 @@ struct Snapshot {
     std::vector<std::uint8_t> finished_early;   // by queue: a job finished now, before its expected end
     bool nodes_changed = false;                 // a node failed or was repaired now
     ClusterState state;
+    bool from_simulator = false;                // taken of a simulator, so that its decisions need no check there
 
     explicit Snapshot(ClusterState free) : state(std::move(free)) {}
 
     const Demand& demand(std::int32_t i) const { return (*demands)[static_cast<std::size_t>(i)]; }
+    // A job that holds these parts, in the books elsewhere.
+    void add_active(ActiveJob job, std::span<const Part> held) {
+        job.first_part = parts.size();
+        job.part_count = static_cast<std::uint32_t>(held.size());
+        parts.insert(parts.end(), held.begin(), held.end());
+        active.push_back(job);
+    }
     std::span<const Part> parts_of(const ActiveJob& job) const { return std::span(parts).subspan(job.first_part, job.part_count); }
 };
 
@@ -147,6 +155,8 @@ struct Start {
     std::vector<Part> parts;
     bool backfilled = false;
     std::vector<JobId> stops;  // running jobs that make room for it
+
+    bool operator==(const Start&) const = default;
 };
 
 struct Decision {

@@ -16,10 +16,10 @@ from support.env_runs import at_random, in_turn, make_env, play, random_jobs, st
 
 def test_idle_while_feasible_counts_work_that_waits_through_a_no_op_while_a_job_fits() -> None:
     jobs = [Job(0, 10, 1), Job(0, 20, 1), Job(7, 5, 2)]  # 40 GPU-seconds
-    # Wait until 7 s with 10 + 20 waiting; start both; at 17 s the last does not fit and nothing is asked; at
-    # 27 s it starts.
-    seen = steps(jobs, "1x2", [4, 0, 0, 0], rewards={"idle_while_feasible": 1.0})
-    assert seen == pytest.approx([-30 / 40, 0, 0, 0])
+    # Start one; wait until 7 s with 20 waiting; start the other; at 10 s the last does not fit and nothing is
+    # asked; at 27 s it starts.
+    seen = steps(jobs, "1x2", [0, 4, 0, 0], rewards={"idle_while_feasible": 1.0})
+    assert seen == pytest.approx([0, -20 / 40, 0, 0])
 
 
 def test_idle_while_feasible_is_0_for_a_no_op_when_nothing_fits() -> None:
@@ -28,17 +28,18 @@ def test_idle_while_feasible_is_0_for_a_no_op_when_nothing_fits() -> None:
 
 
 def test_idle_while_feasible_counts_a_skip() -> None:
-    jobs = [Job(0, 10, 1), Job(0, 20, 1), Job(7, 5, 2)]
-    # Skip one, then the other, with 30 of 40 GPU-seconds waiting each time; both are offered anew at 7 s.
+    jobs = [Job(0, 90, 1), Job(0, 10, 1), Job(0, 20, 1), Job(7, 5, 2)]  # 130 GPU-seconds
+    # Start one; skip the second, then the third, with 30 GPU-seconds waiting each time; both are offered anew
+    # at 7 s.
     seen = steps(
         jobs,
-        "1x2",
-        [0, 0, 1, 1, 1],
+        "1x3",
+        [1, 0, 0, 1, 1, 1],
         kind="accept-or-skip",
         base_policy="fifo+greedy",
         rewards={"idle_while_feasible": 1.0},
     )
-    assert seen == pytest.approx([-30 / 40, -30 / 40, 0, 0, 0])
+    assert seen == pytest.approx([0, -30 / 130, -30 / 130, 0, 0, 0])
 
 
 def test_load_balance_is_the_variance_over_nodes_of_their_use() -> None:
@@ -82,9 +83,11 @@ def test_fairness_of_unequal_shares_is_jains_index() -> None:
 
 
 def test_fairness_is_nothing_while_no_gpu_is_held() -> None:
-    jobs = [Job(0, 10, 1, user="ada"), Job(5, 10, 1, user="bo")]
-    # Wait until 5 s; then both start: J = 1 while both run, from 5 to 15 s.
-    assert steps(jobs, "1x2", [4, 0, 0], rewards={"fairness": 1.0}) == pytest.approx([0, 0, 0], abs=1e-12)
+    jobs = [Job(0, 10, 0, cpus=1, user="ada"), Job(5, 10, 0, cpus=1, user="bo"), Job(6, 10, 1, user="bo")]
+    # No GPU is held until 6 s, though ada's job runs and bo's waits from 5 s on: J = 1; then bo holds the one
+    # while ada has a job until 10 s: J = 1/2.
+    seen = steps(jobs, "1x2", [0, 4, 0, 0], rewards={"fairness": 1.0})
+    assert seen == pytest.approx([0, 0, 0, -4 * 0.5], abs=1e-12)
 
 
 def test_backlog_is_the_work_left_after_the_step_times_the_time_that_passed() -> None:

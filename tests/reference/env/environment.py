@@ -228,17 +228,22 @@ class ReferenceEnv:
         return self.settings.step_mode == "blocking"
 
     def _mask(self) -> list[int]:
-        may_wait = int(self.state.event_is_pending and not self.is_blocking)
         if self.kind in HOST_KINDS:
             current = self.current_job()
             hosts = [] if current is None else hosts_of(self.state, current)
             return [int(id in hosts) for id in range(self.hosts)]
         if self.kind == "accept-or-skip":
-            return [may_wait, int(self.base_choice() is not None)]
+            starts = [int(self.base_choice() is not None)]
+            return [self._may_wait(starts), *starts]
         rows = [self._row_mask(request) for request in self.rows()]
         blank = [0] * (1 if self.kind == "select-job" else self.pools)
         rows += [blank] * (self.settings.window - len(rows))
-        return [*(entry for row in rows for entry in row), may_wait]
+        starts = [entry for row in rows for entry in row]
+        return [*starts, self._may_wait(starts)]
+
+    def _may_wait(self, starts: list[int]) -> int:
+        """Whether the no-op or skip is legal: a job runs, or nothing can be started."""
+        return int(not self.is_blocking and (bool(self.state.running) or not any(starts)))
 
     def _row_mask(self, request: Request) -> list[int]:
         state = self.state

@@ -112,7 +112,7 @@ def test_what_is_illegal_now_is_refused_and_changes_nothing(kind: str, step_mode
     if step_mode == "blocking" and kind not in JOB_KINDS:
         pytest.skip("not offered")
     rng, refused = random.Random(1), 0
-    # A skip is illegal only if nothing runs and nothing is yet to arrive: with the one job of an episode.
+    # A skip is illegal only while nothing runs: with the one job of an episode always.
     settings = {
         "step_mode": step_mode,
         "tick_s": 300.0,

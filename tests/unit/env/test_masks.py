@@ -175,9 +175,10 @@ def check_ranks(env: SchedulingEnv, case: EnvCase, prefix: list[Any], host: int)
     assert after.nodes(before.rows[0]) == [expected]
 
 
-def event_is_pending(schedule: dict[str, Any]) -> bool:
+def may_wait(schedule: dict[str, Any], others: Any) -> bool:
+    """A job runs, or nothing else is legal."""
     now, start, end = (schedule[name] for name in ("now_us", "start_us", "end_us"))
-    return bool(((start >= 0) & (end > now)).any() or (schedule["submit_us"] > now).any())
+    return bool(((start >= 0) & (end > now)).any() or not others.any())
 
 
 def check_mask(case: EnvCase, before: Moment) -> None:
@@ -191,9 +192,9 @@ def check_mask(case: EnvCase, before: Moment) -> None:
     if case.kind in JOB_KINDS:
         per_row = before.mask[:-1].reshape(case.settings.window, -1)
         assert not per_row[len(before.rows) :].any()
-        assert before.mask[-1] == (event_is_pending(before.schedule) and not blocking)
+        assert before.mask[-1] == (may_wait(before.schedule, per_row) and not blocking)
     elif case.kind == "accept-or-skip":
-        assert before.mask[0] == event_is_pending(before.schedule)
+        assert before.mask[0] == may_wait(before.schedule, before.mask[1:])
     if case.kind == "select-job":
         fits = before.seen["jobs"][: len(before.rows), 12]
         assert np.array_equal(before.mask[: len(before.rows)], np.ones_like(fits) if blocking else fits)

@@ -171,24 +171,28 @@ def states(env_id: str, **settings: Any) -> Iterator[gymnasium.Env[Any, Any]]:
         ended = terminated or truncated
 
 
-def event_is_pending(env: Any) -> bool:
+def may_wait(env: Any, others: Any) -> bool:
+    """A job runs, or nothing else is legal."""
     schedule = env.schedule()
     unfinished = (schedule["end_us"] < 0) | (schedule["end_us"] > schedule["now_us"])
     running = unfinished & (schedule["start_us"] >= 0)
-    return bool(running.any() or (schedule["submit_us"] > schedule["now_us"]).any())
+    return bool(running.any() or not others.any())
 
 
 @pytest.mark.parametrize(
     ("env_id", "place"),
     [("gpuyard/SelectJob-v0", -1), ("gpuyard/SelectJobAndPool-v0", -1), ("gpuyard/AcceptOrSkip-v0", 0)],
 )
-def test_waiting_is_legal_if_and_only_if_an_event_is_pending(env_id: str, place: int) -> None:
+@pytest.mark.parametrize("step_mode", ["instant", "event"])
+def test_waiting_is_legal_if_and_only_if_a_job_runs_or_nothing_else_is(
+    env_id: str, place: int, step_mode: str
+) -> None:
     seen = set()
-    for env in states(env_id):
-        legal = bool(env.action_masks()[place])
-        assert legal == event_is_pending(env)
-        seen.add(legal)
-    assert True in seen
+    for env in states(env_id, step_mode=step_mode):
+        mask = env.action_masks()
+        assert bool(mask[place]) == may_wait(env, np.delete(mask, place))
+        seen.add(bool(mask[place]))
+    assert seen == {False, True}
 
 
 def test_a_row_is_legal_if_and_only_if_its_job_fits() -> None:
@@ -236,7 +240,9 @@ def test_a_forbidden_action_is_a_noop_with_a_penalty_if_asked_for() -> None:
         "gpuyard/SelectJob-v0", invalid="noop", invalid_penalty=7.0, **settings
     ).unwrapped
     strict.reset(seed=0)
-    observation, _ = lenient.reset(seed=0)
+    lenient.reset(seed=0)
+    strict.step(0)  # on an idle cluster waiting is not legal
+    observation, *_ = lenient.step(0)
     noop = strict.action_space.n - 1
     assert observation["mask"][noop]
     forbidden = int(np.argmin(observation["mask"]))

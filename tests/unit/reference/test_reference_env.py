@@ -49,24 +49,27 @@ def test_the_window_is_in_the_base_policys_order_with_ties_by_submit_then_row() 
     jobs = [Job(0, 5, 1), Job(0, 9, 1), Job(0, 5, 1), Job(1, 5, 1), Job(1, 2, 1)]
     env = made(jobs, TWO_GPUS, "sjf", window=8)
     assert ids(env) == [0, 2, 1]
+    env.step(1)
     env.step(8)  # the no-op: to the arrivals at 1 s
-    assert ids(env) == [4, 0, 2, 3, 1]
+    assert ids(env) == [4, 0, 3, 1]
 
 
 def test_a_window_holds_the_first_k_and_row_k_is_the_no_op() -> None:
     env = made([Job(0, 5, 1)] * 4 + [Job(1, 1, 1)], TWO_GPUS, window=3)
     assert ids(env) == [0, 1, 2]
-    assert mask(env) == [1, 1, 1, 1]
+    assert mask(env) == [1, 1, 1, 0]
     env.step(2)
     assert ids(env) == [0, 1, 3]
+    assert mask(env) == [1, 1, 1, 1]
 
 
 # --- masks
 
 
-def test_select_job_may_start_what_fits_and_wait_while_an_event_is_pending() -> None:
-    env = made([Job(0, 10, 1), Job(0, 10, 2), Job(0, 10, 1)], TWO_GPUS, window=4)
-    assert mask(env) == [1, 1, 1, 0, 0]  # nothing runs and nothing is to arrive: no no-op
+@pytest.mark.parametrize("later", [(), (Job(5, 10, 1),)])
+def test_select_job_may_start_what_fits_and_wait_while_a_job_runs(later: tuple[Job, ...]) -> None:
+    env = made([Job(0, 10, 1), Job(0, 10, 2), Job(0, 10, 1), *later], TWO_GPUS, window=4)
+    assert mask(env) == [1, 1, 1, 0, 0]  # nothing runs: no no-op, whatever is to arrive
     env.step(0)
     assert mask(env) == [0, 1, 0, 0, 1]  # the gang of 2 does not fit beside it
 
@@ -145,10 +148,11 @@ def test_with_strict_only_the_first_job_of_each_queue_is_asked_about() -> None:
 def test_accept_or_skip_offers_what_the_base_policy_would_start() -> None:
     jobs = [Job(0, 20, 1), Job(0, 10, 2), Job(1, 30, 1), Job(2, 15, 1)]
     env = made(jobs, TWO_GPUS, "fifo+easy", kind="accept-or-skip")
-    assert mask(env) == [1, 1]
+    assert mask(env) == [0, 1]
     env.step(1)
     # Job 1 is the head with shadow time 20. Job 2 would end at 31 and needs its GPU; job 3 ends at 17.
     assert (now_s(env), env.base_choice()[0].id) == (2.0, 3)  # type: ignore[index]
+    assert mask(env) == [1, 1]
     env.step(0)  # held back until the next event, at 20 s
     assert (now_s(env), env.base_choice()[0].id) == (20.0, 1)  # type: ignore[index]
 
@@ -162,8 +166,10 @@ def test_illegal_actions_raise_and_change_nothing_or_count_as_no_ops_with_a_pena
             env.step(action)
     assert now_s(env) == 3.0
     env = made(jobs, TWO_GPUS, invalid="noop", invalid_penalty=0.5)
-    assert env.step(2) == (-3 - 0.5, False, False)  # makespan: to the arrival at 3 s
-    assert starts_s(env) == [None] * 3
+    assert env.step(2) == (-3 - 0.5, False, False)  # the first legal one; makespan: to the arrival at 3 s
+    assert starts_s(env) == [0.0, None, None]
+    assert env.step(0) == (-7 - 0.5, False, False)  # a no-op, as a job runs: it ends at 10 s
+    assert starts_s(env) == [0.0, None, None]
 
 
 def test_an_illegal_action_without_a_legal_no_op_is_the_first_legal_one() -> None:
@@ -312,9 +318,13 @@ def test_an_expert_names_the_host_that_its_placement_chooses() -> None:
 
 def test_an_expert_accepts_what_it_would_start_now_first_or_later() -> None:
     env = made(
-        [Job(0, 9, 2), Job(0, 5, 1), Job(0, 7, 1), Job(1, 1, 1)], TWO_GPUS, "ljf", kind="accept-or-skip"
+        [Job(0, 99, 1), Job(0, 9, 2), Job(0, 5, 1), Job(0, 7, 1)],
+        parse_cluster("1x3"),
+        "ljf",
+        kind="accept-or-skip",
     )
-    assert env.base_choice()[0].id == 0  # type: ignore[index]
+    env.step(1)  # one that runs all the while, for only then may one be skipped
+    assert env.base_choice()[0].id == 1  # type: ignore[index]
     assert [env.expert_action(name) for name in ("fifo", "sjf")] == [1, 0]
     env = made([Job(0, 5, 1), Job(0, 7, 1), Job(1, 1, 1)], TWO_GPUS, "ljf", kind="accept-or-skip")
     assert env.expert_action("sjf") == 1  # its second start

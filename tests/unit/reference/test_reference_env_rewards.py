@@ -118,8 +118,8 @@ def test_without_gpu_jobs_work_is_cpu_seconds() -> None:
 def test_idle_while_feasible_counts_work_that_waits_through_a_no_op_while_a_job_fits() -> None:
     jobs = [Job(0, 10, 1), Job(0, 20, 1), Job(7, 10, 1)]
     env = made(jobs, TWO_GPUS, rewards={"idle_while_feasible": 1.0})
-    # Wait for the arrival with 10 + 20 of 40 GPU-seconds in the queue; then start all, as they fit.
-    assert rewards(env, [4, 0, 0, 0]) == pytest.approx([-30 / 40, 0, 0, 0])
+    # Start one, wait for the arrival with 20 of 40 GPU-seconds in the queue; then start the others.
+    assert rewards(env, [0, 4, 0, 0]) == pytest.approx([0, -20 / 40, 0, 0])
 
 
 def test_idle_while_feasible_is_0_for_a_no_op_when_nothing_fits() -> None:
