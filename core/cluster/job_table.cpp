@@ -4,8 +4,6 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
-#include <tuple>
-#include <unordered_map>
 
 #include "base/index.hpp"
 #include "base/rng.hpp"
@@ -13,20 +11,6 @@
 namespace gpuyard {
 
 namespace {
-
-struct DemandKey {
-    std::int32_t gpus, gpu_milli, queue, type_set;
-    std::int64_t cpus, memory_mib;
-    bool operator==(const DemandKey&) const = default;
-};
-
-struct DemandHash {
-    std::size_t operator()(const DemandKey& k) const {
-        const auto u = [](std::int64_t v) { return static_cast<std::uint64_t>(v); };
-        return splitmix64(splitmix64(u(k.gpus) << 32 ^ u(k.gpu_milli) << 20 ^ u(k.queue) << 10 ^ u(k.type_set)) ^
-                          splitmix64(u(k.cpus) ^ u(k.memory_mib) << 24));
-    }
-};
 
 template <class T>
 T value_or(std::span<const T> column, std::size_t i, T otherwise) {
@@ -78,6 +62,25 @@ std::vector<T> copied(std::span<const T> column) {
 
 }  // namespace
 
+std::size_t DemandTable::Hash::operator()(const DemandKey& k) const {
+    const auto u = [](std::int64_t v) { return static_cast<std::uint64_t>(v); };
+    return splitmix64(splitmix64(u(k.gpus) << 32 ^ u(k.gpu_milli) << 20 ^ u(k.queue) << 10 ^ u(k.type_set)) ^
+                      splitmix64(u(k.cpus) ^ u(k.memory_mib) << 24));
+}
+
+std::int32_t DemandTable::number(const DemandKey& key) {
+    if (key == last_) return last_number_;
+    const auto [entry, fresh] = known_.try_emplace(key, static_cast<std::int32_t>(demands_.size()));
+    if (fresh) {
+        const std::span<const std::int32_t> types =
+            key.type_set < 0 ? std::span<const std::int32_t>() : type_sets_[as_index(key.type_set)];
+        demands_.push_back(cluster_.make_demand(key.gpus, key.gpu_milli, key.cpus, key.memory_mib, key.queue, types));
+    }
+    last_ = key;
+    last_number_ = entry->second;
+    return last_number_;
+}
+
 JobTable make_jobs(const ClusterSpec& cluster, const JobColumns& c) {
     check_lengths(c);
     JobTable table;
@@ -93,26 +96,15 @@ JobTable make_jobs(const ClusterSpec& cluster, const JobColumns& c) {
     table.groups = c.groups;
     table.origin_s = c.origin_s;
     table.epoch_us = c.epoch_us;
-    std::unordered_map<DemandKey, std::int32_t, DemandHash> known;
-    DemandKey last{-1, 0, 0, 0, 0, 0};
-    std::int32_t last_demand = -1;
+    DemandTable demands(cluster, c.type_sets);
     table.demand.reserve(c.submit_us.size());
     for (std::size_t i = 0; i < c.submit_us.size(); ++i) {
         const DemandKey key{c.gpus[i], value_or(c.gpu_milli, i, 1000), value_or(c.queue, i, 0), value_or(c.type_set, i, -1),
                             value_or(c.cpus, i, std::int64_t{0}), value_or(c.memory_mib, i, std::int64_t{0})};
         check_job(c, i, key, cluster);
-        if (!(key == last)) {
-            const auto [entry, fresh] = known.try_emplace(key, static_cast<std::int32_t>(table.demands.size()));
-            if (fresh) {
-                const std::span<const std::int32_t> types =
-                    key.type_set < 0 ? std::span<const std::int32_t>() : c.type_sets[as_index(key.type_set)];
-                table.demands.push_back(cluster.make_demand(key.gpus, key.gpu_milli, key.cpus, key.memory_mib, key.queue, types));
-            }
-            last = key;
-            last_demand = entry->second;
-        }
-        table.demand.push_back(last_demand);
+        table.demand.push_back(demands.number(key));
     }
+    table.demands = demands.take();
     return table;
 }
 

@@ -2,12 +2,43 @@
 #pragma once
 
 #include <span>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "base/index.hpp"
 #include "cluster/cluster.hpp"
 #include "base/job.hpp"
 
 namespace gpuyard {
+
+struct DemandKey {
+    std::int32_t gpus, gpu_milli, queue, type_set;  // type_set: index into sets of types, -1 = any
+    std::int64_t cpus, memory_mib;
+    bool operator==(const DemandKey&) const = default;
+};
+
+// The distinct demands among jobs, numbered in the order in which they come.
+class DemandTable {
+public:
+    DemandTable(const ClusterSpec& cluster, const std::vector<std::vector<std::int32_t>>& type_sets) : cluster_(cluster), type_sets_(type_sets) {}
+
+    // The number of this demand, which must be in range.
+    std::int32_t number(const DemandKey& key);
+    std::vector<Demand> take() { return std::move(demands_); }
+    const Demand& operator[](std::int32_t i) const { return demands_[as_index(i)]; }
+
+private:
+    struct Hash {
+        std::size_t operator()(const DemandKey& key) const;
+    };
+    const ClusterSpec& cluster_;
+    const std::vector<std::vector<std::int32_t>>& type_sets_;
+    std::vector<Demand> demands_;
+    std::unordered_map<DemandKey, std::int32_t, Hash> known_;
+    DemandKey last_{-1, 0, 0, 0, 0, 0};
+    std::int32_t last_number_ = -1;
+};
 
 // Optional columns may be empty.
 struct JobColumns {

@@ -138,6 +138,14 @@ void score_from_outside(const Policy& policy, const QueueColumns& columns, std::
 // A user's GPU-seconds, fading with a half-life.
 class DecayedUsage {
 public:
+    DecayedUsage() = default;
+    // So much as of that time, by a user who holds nothing.
+    DecayedUsage(double usage, Time updated_us) : usage_(usage), updated_us_(updated_us) {}
+
+    double usage() const { return usage_; }
+    Time updated_us() const { return updated_us_; }
+    // Of a user who has held this much since the usage was last brought up to date.
+    void set_held(std::int64_t milli_gpus) { held_milli_ = milli_gpus; }
     double at(Time now_us, double half_life_s) const;
     // Brings the usage up to date, then changes what the user holds.
     void change(Time now_us, double half_life_s, std::int64_t milli_gpus);

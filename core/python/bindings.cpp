@@ -286,6 +286,7 @@ NB_MODULE(_core, m) {
     gpuyard::bind_random(m);
     gpuyard::bind_inputs(m);
     gpuyard::bind_snapshot(m);
+    gpuyard::bind_snapshot_columns(m);
     gpuyard::bind_simulation(m);
     gpuyard::bind_timeline(m);
     gpuyard::bind_env(m);

@@ -179,19 +179,20 @@ void bind_rollouts(nb::module_& m) {
 
 // --- Networks as policies -----------------------------------------------------------------------------------
 
-nb::dict replay_all(std::shared_ptr<const EnvSpec> spec, std::shared_ptr<const EpisodeTable> table, const BoundNetwork& network,
-                    const nb::object& progress) {
+nb::dict replay_from(std::shared_ptr<const EnvSpec> spec, std::shared_ptr<const EpisodeTable> table, const BoundNetwork& network,
+                     const nb::object& progress, std::int64_t first) {
+    if (first < 0 || first >= table->jobs->size()) throw std::invalid_argument("there is no such first job");
     const Progress report = progress_to(progress);
     ScheduleArrays arrays;
     {
         nb::gil_scoped_release release;
-        arrays = replay(std::move(spec), {table, 0, table->jobs->size(), 0}, *network.network, report);
+        arrays = replay(std::move(spec), {table, first, table->jobs->size() - first, 0}, *network.network, report);
     }
     return to_dict(std::move(arrays));
 }
 
 void bind_policies(nb::module_& m) {
-    m.def("replay", &replay_all, "spec"_a, "table"_a, "network"_a, "progress"_a = nb::none());
+    m.def("replay", &replay_from, "spec"_a, "table"_a, "network"_a, "progress"_a = nb::none(), "first"_a = 0);
     m.def("decide_by_network", [](const Snapshot& snapshot, const EnvSpec& spec, const BoundNetwork& network) {
         return decide(snapshot, spec, *network.network);
     }, "snapshot"_a, "spec"_a, "network"_a);

@@ -77,6 +77,8 @@ Progress progress_to(const nb::object& function);
 
 // Snapshot, Decision and what is asked of them.
 void bind_snapshot(nb::module_& m);
+// Snapshots to and from plain columns.
+void bind_snapshot_columns(nb::module_& m);
 // Environments.
 void bind_env(nb::module_& m);
 // Networks and what they drive.

@@ -1,4 +1,5 @@
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include <algorithm>
 #include <array>
@@ -103,6 +104,21 @@ void bind_snapshot(nb::module_& m) {
                 if (!s.stops.empty()) stops.emplace_back(s.job, s.stops);
             return stops;
         })
+        .def_prop_ro("backfilled", [](const Decision& d) {
+            std::vector<JobId> jobs;
+            for (const Start& s : d.starts)
+                if (s.backfilled) jobs.push_back(s.job);
+            return jobs;
+        })
+        .def_prop_ro("reservations", [](const Decision& d) {
+            std::vector<std::tuple<JobId, double, double, Parts>> plan;
+            for (const Reservation& r : d.reservations)
+                plan.emplace_back(r.job, seconds_or_nan(r.begin_us), seconds_or_nan(r.end_us), node_pairs(r.parts));
+            return plan;
+        })
+        .def_prop_ro("wake_s", [](const Decision& d) { return seconds_or_nan(d.wake_us); })
+        .def("__eq__", [](const Decision& a, const Decision& b) { return a.starts == b.starts && a.reservations == b.reservations && a.wake_us == b.wake_us; },
+             nb::is_operator())
         .def_prop_ro("starts", [](const Decision& d) {
             std::vector<std::pair<JobId, Parts>> starts;
             for (const Start& s : d.starts) starts.emplace_back(s.job, node_pairs(s.parts));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/index.hpp"
 #include "base/job.hpp"
 #include "policy/order.hpp"
 #include "policy/policy.hpp"
@@ -47,7 +48,7 @@ struct Accounts {
     // A job begins (+1) or ceases (-1) to hold what it asked for.
     void enter(Time now_us, const Settings& settings, const Demand& demand, std::int32_t user_number, std::int32_t group_number,
                std::int64_t sign, Needs needs = {true, true, false}) {
-        const auto user = static_cast<std::size_t>(user_number), group = static_cast<std::size_t>(group_number);
+        const auto user = as_index(user_number), group = as_index(group_number);
         const std::int64_t milli = sign * demand.total_milli();
         if (needs.usage) {
             user_usage[user].change(now_us, settings.usage_half_life_s, milli);
@@ -57,7 +58,7 @@ struct Accounts {
             user_holdings[user].add(demand, sign);
             group_milli[group] += milli;
         }
-        if (!quota_held_milli.empty()) quota_held_milli[static_cast<std::size_t>(settings.quota_of_group[group])] += milli;
+        if (!quota_held_milli.empty()) quota_held_milli[as_index(settings.quota_of_group[group])] += milli;
     }
 };
 

@@ -59,10 +59,10 @@ GittinsHistory::Wide GittinsHistory::lower_edge(std::int32_t bucket) {
     return static_cast<Wide>(4 + bucket % 4) << (bucket / 4 - 1);
 }
 
-void GittinsHistory::add(std::int64_t gpu_s) {
-    const std::int32_t at = bucket(gpu_s);
-    ++count_[as_index(at)];
-    sum_[as_index(at)] += gpu_s;
+void GittinsHistory::add(std::int64_t total_gpu_s, std::int64_t jobs) {
+    const std::int32_t at = bucket(total_gpu_s / jobs);  // the mean of a bucket's jobs is in it
+    count_[as_index(at)] += jobs;
+    sum_[as_index(at)] += total_gpu_s;
     last_ = std::max(last_, at);
     ++version_;
 }

@@ -41,7 +41,11 @@ public:
     static std::int64_t gpu_seconds(Time attained_us, std::int64_t milli);
     static std::int32_t bucket(std::int64_t gpu_s);
 
-    void add(std::int64_t gpu_s);
+    void add(std::int64_t gpu_s) { add(gpu_s, 1); }
+    // Several finished jobs of one bucket, their GPU time together.
+    void add(std::int64_t total_gpu_s, std::int64_t jobs);
+    std::int64_t count(std::int32_t bucket) const { return count_[static_cast<std::size_t>(bucket)]; }
+    std::int64_t total_gpu_s(std::int32_t bucket) const { return static_cast<std::int64_t>(sum_[static_cast<std::size_t>(bucket)]); }
     // The index of a job that has attained this much.
     double index(std::int64_t gpu_s) const;
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
+
 namespace gpuyard {
 
 void ActiveJob::run_on(const Allocation& allocation, double locality_penalty) {
@@ -30,7 +32,7 @@ Allocation allocation_of(const ClusterSpec& spec, const Demand& demand, std::spa
     if (demand.gpus == 0) return allocation;
     std::int32_t largest = 0;
     for (std::size_t k = 0; k < parts.size(); ++k) {
-        const Pool& pool = spec.pools[static_cast<std::size_t>(spec.pool[static_cast<std::size_t>(parts[k].node)])];
+        const Pool& pool = spec.pools[as_index(spec.pool[as_index(parts[k].node)])];
         allocation.speed = k == 0 ? pool.speed : std::min(allocation.speed, pool.speed);
         largest = std::max(largest, pool.size);
     }

@@ -14,7 +14,7 @@ from gpuyard.cli.inputs import (
 )
 from gpuyard.cli.parameters import SIMULATION, ClusterText, Json, Simulation, Whole, WorkloadText
 from gpuyard.errors import InputError
-from gpuyard.policies.grammar import GRAMMAR, PolicySpec
+from gpuyard.policies.grammar import GRAMMAR
 from gpuyard.registry import registered
 from gpuyard.terminal.console import show_progress
 from gpuyard.terminal.tables import named_table, rule_table, wait_table
@@ -66,8 +66,8 @@ def explain(
     from gpuyard.simulation import explain as stories
     from gpuyard.simulation.find import find_policy
 
-    spec = find_policy(policy)
-    if not isinstance(spec, PolicySpec):
+    spec = find_policy(policy).rules
+    if spec is None:
         raise InputError(f"policy {policy} is a network, which has no reasons to tell; explain a heuristic")
     need_cluster(cluster, workload)
     jobs, machines, _ = open_trace(workload, cluster)

@@ -11,9 +11,9 @@ from gpuyard.evaluate.setting import PolicyEntry, Role
 from gpuyard.network.policy import LearnedPolicy
 from gpuyard.network.transfer import other_cluster, other_information, other_steps
 from gpuyard.observation.config import HOST_KINDS
+from gpuyard.policies.base import ReplayingPolicy
 from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec, parse_policy
-from gpuyard.policies.support import check_supported
-from gpuyard.simulation.find import ReplayingPolicy, find_policy
+from gpuyard.simulation.find import find_policy
 from gpuyard.workload import Workload
 
 Policy = PolicySpec | LearnedPolicy
@@ -168,7 +168,7 @@ def checked(
     """
     policy = contender.policy
     if isinstance(policy, PolicySpec):
-        check_supported(workload, cluster, policy, config)
+        policy.check_supported(workload, cluster, config)
         return contender
     if policy.model.kind in HOST_KINDS:
         raise InputError(

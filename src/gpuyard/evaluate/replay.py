@@ -16,8 +16,6 @@ from gpuyard.evaluate.tables import class_frame, window_frame, window_row
 from gpuyard.metrics.catalogue import Price, Value, compute_metrics
 from gpuyard.metrics.classes import class_labels, common_users, several_classes
 from gpuyard.metrics.tariff import parse_tariff
-from gpuyard.policies.grammar import PolicySpec
-from gpuyard.policies.support import check_supported
 from gpuyard.simulation.find import find_policy
 from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.workload import Workload
@@ -104,10 +102,7 @@ def run_policies(
     names = [one for one in policies if isinstance(one, str)]
     contenders = [*find_contenders(names), *(one for one in policies if isinstance(one, Contender))]
     for one in contenders:
-        if isinstance(one.policy, PolicySpec):
-            check_supported(workload, cluster, one.policy, config)
-        else:
-            one.policy.check_supported(workload, cluster, config)
+        one.policy.check_supported(workload, cluster, config)
     runs = []
     for one in contenders:
         progress = start_run(one.name) if start_run else None

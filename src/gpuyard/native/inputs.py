@@ -11,6 +11,7 @@ from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
+from gpuyard.policies.base import Policy
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.policies.heuristics import Order
 from gpuyard.policies.support import check_supported, needs_power, tells_watts
@@ -21,16 +22,6 @@ Ints = NDArray[np.int64]
 Past = list[tuple[int, int, int, int, int]]
 
 NO_CAP_MW = 2**63 - 1
-
-
-class Decider(Protocol):
-    """A policy that decides for itself: anything with ``decide(snapshot) -> Decision``.
-
-    If it has a true attribute ``preempts``, it is also asked at every multiple of ``reschedule_s``.
-    """
-
-    def decide(self, snapshot: _core.Snapshot) -> _core.Decision:
-        """What to start now."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +48,7 @@ class CoreInputs:
 def prepare(
     workload: Workload,
     cluster: Cluster,
-    policy: PolicySpec | Decider,
+    policy: Policy,
     config: SimulationConfig,
     history: Workload | None = None,
     *,
@@ -80,7 +71,7 @@ def prepare(
             jobs that
             can never run on the cluster unless they are to be dropped.
     """
-    spec = policy if isinstance(policy, PolicySpec) else None
+    spec = policy.rules
     check_supported(workload, cluster, spec, config)
     sees_all = spec is None or for_learning
     with_watts = needs_power(spec, config) or (sees_all and tells_watts(cluster))
@@ -89,7 +80,7 @@ def prepare(
     names = _Names(workload, history) if for_learning or _sees_names(spec, config) else None
     columns = _job_columns(workload, cluster, config, names)
     settings = core_settings(config, cluster, names)
-    settings.ticks = config.defragment or bool(getattr(policy, "preempts", False))
+    settings.ticks = config.defragment or policy.preempts
     jobs = _core.JobTable(core, **columns)
     placement = "anywhere" if spec is None else "consolidate" if spec.is_optimised else spec.placement
     kept = np.arange(len(workload), dtype=np.int64)
@@ -155,7 +146,14 @@ def _us(seconds: float) -> int:
     return round(seconds * 1e6)
 
 
-def core_settings(config: SimulationConfig, cluster: Cluster, names: _Names | None) -> _core.Settings:
+class Owners(Protocol):
+    """Names of users and groups, in order of their numbers."""
+
+    users: list[str]
+    groups: list[str]
+
+
+def core_settings(config: SimulationConfig, cluster: Cluster, names: Owners | None) -> _core.Settings:
     """The settings in the core's units."""
     settings = _core.Settings()
     for name in ("seed", "kill_at_estimate", "locality_penalty", "usage_half_life_s", "defragment"):
@@ -187,7 +185,7 @@ def core_settings(config: SimulationConfig, cluster: Cluster, names: _Names | No
     return settings
 
 
-def _add_shares(settings: _core.Settings, config: SimulationConfig, cluster: Cluster, names: _Names) -> None:
+def _add_shares(settings: _core.Settings, config: SimulationConfig, cluster: Cluster, names: Owners) -> None:
     if config.user_shares:
         settings.user_weight = [config.user_shares.get(user, 1.0) for user in names.users]
     if config.group_shares:

@@ -25,9 +25,9 @@ from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import check_tensors
 from gpuyard.observation.config import EnvConfig
 from gpuyard.observation.spec import EnvModel
+from gpuyard.policies.base import SHIPPED
 from gpuyard.registry import suggest
 from gpuyard.runs.directory import BEST, FOLDER, LAST, MODELS
-from gpuyard.simulation.find import SHIPPED
 
 FORMAT = 1
 KEY = "gpuyard"

@@ -9,7 +9,7 @@ from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.native.inputs import CoreInputs
-from gpuyard.network.history import after_history, play
+from gpuyard.network.history import after_history
 from gpuyard.network.model_file import ModelFile, find_model, read_model
 from gpuyard.network.rollout import NativeNetwork, native_network
 from gpuyard.network.sizes import NetworkSizes
@@ -17,8 +17,8 @@ from gpuyard.network.transfer import other_cluster, other_information, other_ste
 from gpuyard.observation.config import HOST_KINDS, EnvConfig
 from gpuyard.observation.episodes import WindowedJobs
 from gpuyard.observation.spec import MOST_LOOKAHEAD, EnvModel, acting_policy, core_spec, set_sizes
+from gpuyard.policies.base import ReplayingPolicy
 from gpuyard.policies.grammar import PolicySpec
-from gpuyard.simulation.find import ReplayingPolicy
 from gpuyard.workload import Workload
 
 _NOT_OF_THE_MODEL = {
@@ -56,10 +56,8 @@ class LearnedPolicy(ReplayingPolicy):
         model: What was trained.
     """
 
-    preempts = False
-
     def __init__(self, name: str, model: ModelFile) -> None:
-        self.name = name
+        self._name = name
         self.model = model
         self._environment: tuple[Any, EnvModel] | None = None  # the last one, and what it was made for
         self._deciding: dict[tuple[int, int, int, int], tuple[_core.EnvSpec, NativeNetwork]] = {}
@@ -72,6 +70,11 @@ class LearnedPolicy(ReplayingPolicy):
             InputError: if there is no such model, or it cannot be used.
         """
         return cls(name, read_model(find_model(name)))
+
+    @property
+    def name(self) -> str:
+        """The run directory, file or name that it was asked for by."""
+        return self._name
 
     @property
     def base(self) -> PolicySpec:
@@ -101,13 +104,19 @@ class LearnedPolicy(ReplayingPolicy):
         model = self._model_for(workload, cluster, config)
         if history is not None and (config.estimates == "history" or self.base.predicts):
             kept = len(model.inputs.kept)
-            return model.inputs, self._replay_after(history, workload, cluster, config, kept)
+            return model.inputs, self._replay_after(history, workload, cluster, config, kept, progress)
         network = self.network_for(NetworkSizes.of(model), cluster.name)
         table = model.episode(0)[0]
         return model.inputs, _core.replay(model.spec, table, network, progress)
 
     def _replay_after(
-        self, history: Workload, workload: Workload, cluster: Cluster, config: SimulationConfig, kept: int
+        self,
+        history: Workload,
+        workload: Workload,
+        cluster: Cluster,
+        config: SimulationConfig,
+        kept: int,
+        progress: Callable[[int], None] | None,
     ) -> dict[str, Any]:
         """The schedule of jobs that follow others, from which run times are predicted."""
         if self.model.kind in HOST_KINDS:
@@ -120,12 +129,15 @@ class LearnedPolicy(ReplayingPolicy):
                 f"policy {self.name}: learned policies take no history together with jobs that share GPUs or "
                 "are killed at their estimates; leave the history out"
             )
-        both = after_history(workload, history)
+        both, begin_s = after_history(workload, history)
         source = WindowedJobs(both, cluster, len(history), len(both), kept)
         settings = config.model_copy(update={"oversize": "drop"})  # of the history; others have been refused
         model = self._model(source, settings)
         network = self.network_for(NetworkSizes.of(model), cluster.name)
-        return play(model, model.episode_rows[0], network)
+        table, first, _, _ = model.episode(model.episode_rows[0])
+        arrays = _core.replay(model.spec, table, network, progress, first)
+        begin_us = round(begin_s * 1e6)
+        return arrays | {name: arrays[name] - begin_us for name in ("start_us", "end_us")}
 
     def decide(self, snapshot: _core.Snapshot) -> _core.Decision:
         """What to start now, one job after another until the network would rather wait.

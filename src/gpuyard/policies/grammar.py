@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import gpuyard.policies.heuristics  # noqa: F401  (registers the native rules)
 from gpuyard.errors import InputError
+from gpuyard.policies.base import Policy
 from gpuyard.policies.heuristics import Heuristic
 from gpuyard.registry import registered, suggest
 
@@ -41,8 +42,8 @@ def _plain(number: float) -> str:
 
 
 @dataclass(frozen=True)
-class PolicySpec:
-    """A policy, taken apart. Make one with ``parse_policy``."""
+class PolicySpec(Policy):
+    """A policy made of rules, taken apart. Make one with ``parse_policy``."""
 
     order: str
     """With its number, if it has one, as in ``power:0.5``."""
@@ -92,6 +93,30 @@ class PolicySpec:
     def predicts(self) -> bool:
         """Whether it goes by run times predicted from finished jobs."""
         return bool(getattr(self.order_rule, "predicts", False))
+
+    @property
+    def rules(self) -> "PolicySpec":
+        """Itself."""
+        return self
+
+    def decide(self, snapshot: "_core.Snapshot") -> "_core.Decision":
+        """What to start now."""
+        from gpuyard import _core
+
+        native = self.native()
+        return self.for_run().decide(snapshot) if native is None else _core.decide(snapshot, native)
+
+    def native(self) -> "_core.Policy | None":
+        """The policy as the core runs it by itself; None if an optimiser places jobs."""
+        return None if self.is_optimised else self.compile()
+
+    def for_run(self) -> Policy:
+        """Who is asked in one run: itself, or the optimiser that places jobs."""
+        if not self.is_optimised:
+            return self
+        from gpuyard.policies.milp.policy import MilpPolicy
+
+        return MilpPolicy(self)
 
     def compile(self) -> "_core.Policy":
         """The policy as the native core runs it."""

@@ -1,56 +1,11 @@
 """Policies by name: heuristics by their grammar, learned ones by the path or name of a model."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from gpuyard.errors import InputError
+from gpuyard.policies.base import SHIPPED, ReplayingPolicy
 from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.runs.directory import FOLDER
-
-if TYPE_CHECKING:
-    from gpuyard import _core
-    from gpuyard.cluster.model import Cluster
-    from gpuyard.config import SimulationConfig
-    from gpuyard.native.inputs import CoreInputs
-    from gpuyard.workload import Workload
-
-SHIPPED = "model:"
-"""What names of models begin with that come with gpuyard."""
-
-
-class ReplayingPolicy(ABC):
-    """A policy that is not made of rules, and runs a whole workload in the core.
-
-    Attributes:
-        name: As it was asked for.
-    """
-
-    name: str
-
-    @abstractmethod
-    def check_supported(self, workload: "Workload", cluster: "Cluster", config: "SimulationConfig") -> None:
-        """Raise an InputError unless the policy can run these jobs on this cluster."""
-
-    @abstractmethod
-    def replay(
-        self,
-        workload: "Workload",
-        cluster: "Cluster",
-        config: "SimulationConfig",
-        history: "Workload | None" = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> "tuple[CoreInputs, dict[str, Any]]":
-        """Run all jobs to their end: the simulation as the core took it, and the arrays of the schedule."""
-
-    @abstractmethod
-    def notes(self, cluster: "Cluster", config: "SimulationConfig") -> tuple[str, ...]:
-        """What to know about a run of it on this cluster under these settings."""
-
-    @abstractmethod
-    def decide(self, snapshot: "_core.Snapshot") -> "_core.Decision":
-        """What to start now."""
 
 
 def find_policy(text: str) -> PolicySpec | ReplayingPolicy:

@@ -14,10 +14,10 @@ from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.metrics.catalogue import Price, compute_breakdown, compute_metrics
-from gpuyard.native.inputs import CoreInputs, Decider, Ints, prepare
+from gpuyard.native.inputs import CoreInputs, Ints, prepare
 from gpuyard.native.schedule import Downtime, Runs, Schedule
-from gpuyard.policies.grammar import PolicySpec
-from gpuyard.simulation.find import ReplayingPolicy, find_policy
+from gpuyard.policies.base import Decider, Policy, ReplayingPolicy, as_policy
+from gpuyard.simulation.find import find_policy
 from gpuyard.workload import Workload, read_workload
 
 Progress = Callable[[int], None]
@@ -73,7 +73,7 @@ class SimulationResult:
 def simulate(
     workload: Workload | str | Path,
     cluster: Cluster | str,
-    policy: PolicySpec | ReplayingPolicy | Decider | str = "fifo",
+    policy: Policy | Decider | str = "fifo",
     config: SimulationConfig | None = None,
     *,
     history: Workload | None = None,
@@ -98,23 +98,22 @@ def simulate(
     workload = read_workload(workload) if isinstance(workload, str | Path) else workload
     _check_kinds(workload, policy)
     cluster = parse_cluster(cluster) if isinstance(cluster, str) else cluster
-    policy = find_policy(policy) if isinstance(policy, str) else policy
+    acting = as_policy(find_policy(policy) if isinstance(policy, str) else policy)
     config = config or SimulationConfig()
     began = time.perf_counter()
-    inputs, arrays, counters = _run(workload, cluster, policy, config, history, progress)
+    inputs, arrays, counters = _run(workload, cluster, acting, config, history, progress)
     schedule = _schedule(inputs, arrays)
-    name = policy.name if isinstance(policy, PolicySpec | ReplayingPolicy) else type(policy).__name__
-    notes = policy.notes(cluster, config) if isinstance(policy, ReplayingPolicy) else ()
+    notes = acting.notes(cluster, config)
     elapsed_s = time.perf_counter() - began
     return SimulationResult(
-        workload, cluster, name, config, schedule, inputs.dropped, elapsed_s, counters, notes
+        workload, cluster, acting.name, config, schedule, inputs.dropped, elapsed_s, counters, notes
     )
 
 
 def _run(
     workload: Workload,
     cluster: Cluster,
-    policy: PolicySpec | ReplayingPolicy | Decider,
+    policy: Policy,
     config: SimulationConfig,
     history: Workload | None,
     progress: Progress | None,
@@ -123,30 +122,19 @@ def _run(
     if isinstance(policy, ReplayingPolicy):
         return *policy.replay(workload, cluster, config, history, progress), {}
     inputs = prepare(workload, cluster, policy, config, history)
-    decider = _decider(policy)
+    native, asked = policy.native(), policy.for_run()
     try:
-        if isinstance(policy, PolicySpec) and decider is None:
+        if native is not None:
             arrays = _core.simulate(
-                inputs.cluster, inputs.jobs, policy.compile(), inputs.settings, progress, inputs.past
+                inputs.cluster, inputs.jobs, native, inputs.settings, progress, inputs.past
             )
         else:
-            arrays = _run_decider(inputs, decider, progress)
+            arrays = _run_asking(inputs, asked, progress)
     except RuntimeError as error:
         if "node failures" in str(error):  # what the settings ask for may never end
             raise InputError(str(error)) from None
         raise
-    return inputs, arrays, dict(getattr(decider, "counters", {}))
-
-
-def _decider(policy: PolicySpec | Decider) -> Any:
-    """What is asked for decisions, or None if the core decides."""
-    if not isinstance(policy, PolicySpec):
-        return policy
-    if not policy.is_optimised:
-        return None
-    from gpuyard.policies.milp.policy import MilpPolicy
-
-    return MilpPolicy(policy)
+    return inputs, arrays, dict(asked.counters)
 
 
 def _schedule(inputs: CoreInputs, arrays: dict[str, Any]) -> Schedule:
@@ -166,21 +154,21 @@ def _check_kinds(workload: object, policy: object) -> None:
             f"workload is a {type(workload).__name__}; expected a Workload, as read_workload and the "
             "generators return it, or the path of a file of jobs"
         )
-    if not isinstance(policy, PolicySpec | str) and not callable(getattr(policy, "decide", None)):
+    if not isinstance(policy, str) and not callable(getattr(policy, "decide", None)):
         raise InputError(
             f"policy is a {type(policy).__name__}; expected a policy's name, such as 'sjf+easy', or an "
             "object with decide(snapshot) -> Decision"
         )
 
 
-def _run_decider(inputs: CoreInputs, policy: Decider, progress: Progress | None) -> dict[str, Any]:
+def _run_asking(inputs: CoreInputs, policy: Policy, progress: Progress | None) -> dict[str, Any]:
     simulator = _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
     while simulator.advance():
         if len(simulator.waiting):
             decision = policy.decide(simulator.snapshot())
             if not isinstance(decision, _core.Decision):
                 raise InputError(
-                    f"{type(policy).__name__}.decide() returned {_kind(decision)}; expected a Decision, "
+                    f"{policy.name}.decide() returned {_kind(decision)}; expected a Decision, "
                     "an empty one to start nothing"
                 )
             simulator.apply(decision)
@@ -188,7 +176,7 @@ def _run_decider(inputs: CoreInputs, policy: Decider, progress: Progress | None)
             progress(simulator.finished)
     if len(simulator.waiting):
         raise InputError(
-            f"{type(policy).__name__} left {len(simulator.waiting)} jobs waiting, job {simulator.waiting[0]} "
+            f"{policy.name} left {len(simulator.waiting)} jobs waiting, job {simulator.waiting[0]} "
             "first, with nothing running and nothing to arrive; decide() must start every job in the end"
         )
     return simulator.schedule()

@@ -33,11 +33,16 @@ def core_cluster(
     if (shared or track_gpus) and max(group.gpus for group in cluster.nodes) > MOST_SHARED_GPUS:
         who = "jobs that share GPUs (gpu_milli below 1000) need" if shared else "lookahead per_gpu needs"
         raise InputError(f"{who} nodes of at most {MOST_SHARED_GPUS} GPUs each")
+    return core_nodes(cluster, with_watts=with_watts, track_gpus=shared or track_gpus)
+
+
+def core_nodes(cluster: Cluster, *, with_watts: bool, track_gpus: bool) -> _core.ClusterSpec:
+    """The cluster as the core takes it. Nodes whose GPUs are tracked have at most ``MOST_SHARED_GPUS``."""
     nodes = cluster.node_columns()
     del nodes["rack"]
     speeds = np.array([gpu_type.speed for gpu_type in cluster.gpu_types])
     watts = _watts(cluster) if with_watts else {}
-    return _core.ClusterSpec(**nodes, type_speed=speeds, track_gpus=shared or track_gpus, **watts)
+    return _core.ClusterSpec(**nodes, type_speed=speeds, track_gpus=track_gpus, **watts)
 
 
 def _watts(cluster: Cluster) -> dict[str, Any]:

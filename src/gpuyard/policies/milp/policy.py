@@ -6,23 +6,36 @@ from typing import Any
 import numpy as np
 
 from gpuyard import _core
+from gpuyard.policies.base import Policy
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.policies.milp.solver import Job, MilpSolver, MilpWeights
 
 FALLBACK_PLACEMENT = "tier"
 
 
-class MilpPolicy:
-    """Decides on snapshots: windows of jobs are solved one after another until one does not start whole.
-
-    Attributes:
-        counters: How often the solver was needed, reached its limit, or had to be replaced by ``tier``.
-    """
+class MilpPolicy(Policy):
+    """Decides on snapshots: windows of jobs are solved one after another until one does not start whole."""
 
     def __init__(self, policy: PolicySpec, weights: MilpWeights | None = None) -> None:
-        self.counters = Counter({"milp_solved": 0, "milp_limited": 0, "milp_fallbacks": 0})
+        self._policy = policy
+        self._counters = Counter({"milp_solved": 0, "milp_limited": 0, "milp_fallbacks": 0})
         self._solver = MilpSolver(weights)
         self._tier = PolicySpec(policy.order, "strict", None, FALLBACK_PLACEMENT).compile()
+
+    @property
+    def name(self) -> str:
+        """Of the policy."""
+        return self._policy.name
+
+    @property
+    def rules(self) -> PolicySpec:
+        """What it is made of."""
+        return self._policy
+
+    @property
+    def counters(self) -> Counter[str]:
+        """How often the solver was needed, reached its limit, or had to be replaced by ``tier``."""
+        return self._counters
 
     def decide(self, snapshot: _core.Snapshot) -> _core.Decision:
         """What to start now."""
@@ -49,10 +62,10 @@ class MilpPolicy:
             here = asks[first : first + window]
             after = asks[first + window] if first + window < len(jobs) else None
             solution = self._solver.solve(nodes.pool, nodes.size, nodes.free, here, after)
-            self.counters["milp_solved"] += solution.solver_used
-            self.counters["milp_limited"] += solution.status == "limited"
+            self._counters["milp_solved"] += solution.solver_used
+            self._counters["milp_limited"] += solution.status == "limited"
             if solution.status == "fallback":
-                self.counters["milp_fallbacks"] += 1
+                self._counters["milp_fallbacks"] += 1
                 return first > 0  # further windows can wait for the next event
             for index, parts in solution.starts:
                 decision.start(jobs[first + index], nodes.take(parts))
