@@ -92,7 +92,7 @@ def some_rule(model: EnvModel) -> dict[str, Any]:
     import torch
 
     from gpuyard.learn.config import RuleSection
-    from gpuyard.learn.factory import rule_tensors
+    from gpuyard.learn.start import rule_tensors
 
     score = {"area": -19.0, "estimate": 5.0, "wait": 0.8, "before_shadow": 0.4}
     gate = {"free_after": 1.0, "estimate": -1.1, "before_shadow": 0.5, "globals.queue": 0.1}

@@ -16,9 +16,9 @@ from torch import Tensor
 import gpuyard.env  # noqa: F401 (registers the ids)
 from gpuyard.env.stable_baselines import StableBaselinesVecEnv
 from gpuyard.env.vector import SchedulingVectorEnv
+from gpuyard.learn.algorithms.ppo import PPO, PPOConfig
 from gpuyard.learn.memory.collector import Collector
 from gpuyard.learn.networks.heads import SchedulingNetwork, make_network
-from gpuyard.learn.ppo import PPO, PPOConfig
 from gpuyard.learn.rates import Schedule
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.rollout import native_network, run_episodes

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from gpuyard.learn.d3qn import D3QN, D3QNConfig
+from gpuyard.learn.algorithms.d3qn import D3QN, D3QNConfig
+from gpuyard.learn.algorithms.ppo import PPO, PPOConfig
+from gpuyard.learn.algorithms.sac import SAC, SACConfig
 from gpuyard.learn.learner import Learner, Setup
 from gpuyard.learn.networks.heads import make_network
-from gpuyard.learn.ppo import PPO, PPOConfig
 from gpuyard.learn.rates import Schedule
-from gpuyard.learn.sac import SAC, SACConfig
 from gpuyard.network.config import NetworkConfig
 from learning.tiny_scheduling import PROBLEMS, best_return, learnt_return, return_of, train_tiny
 from support.small_learning import setup_of

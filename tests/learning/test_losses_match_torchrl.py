@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torchrl.modules import MaskedCategorical, QValueModule
 from torchrl.objectives import ClipPPOLoss, DiscreteSACLoss, DQNLoss, ValueEstimators
 
-from gpuyard.learn.d3qn import D3QNConfig, d3qn_loss
+from gpuyard.learn.algorithms.d3qn import D3QNConfig, d3qn_loss
+from gpuyard.learn.algorithms.ppo import PPOConfig, discrete, ppo_loss
+from gpuyard.learn.algorithms.sac import SACConfig, SACNetworks, sac_losses
 from gpuyard.learn.memory.replay import Batch
 from gpuyard.learn.networks.heads import dueling
-from gpuyard.learn.ppo import PPOConfig, discrete, ppo_loss
-from gpuyard.learn.sac import SACConfig, SACNetworks, sac_losses
 from support.small_learning import ACTIONS, Table, transitions
 
 pytestmark = pytest.mark.filterwarnings("ignore:No target network updater has been associated:UserWarning")

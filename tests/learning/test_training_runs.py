@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,41 @@ def test_resumed_run_equals_a_straight_one(algorithm: str, processes: int, tmp_p
     assert fingerprint(broken) == fingerprint(straight)
     scores = [[r["score"] for r in records(run) if r["event"] == "validation"] for run in (straight, broken)]
     assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize("algorithm", ["evolve", "search"])
+def test_resumed_run_without_gradients_equals_a_straight_one(algorithm: str, tmp_path: Path) -> None:
+    config = tiny_config(algorithm)
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    assert train(straight, config) == 0
+    running = begin(broken, config)
+    wait_for_step(broken, running, config.training.steps // 3)
+    running.interrupt()
+    assert finish(running) == 130, "it was to be interrupted before its end"
+    assert records(broken)[-1] == {**records(broken)[-1], "event": "stop", "reason": "interrupted"}
+    step = read_checkpoint(broken / "checkpoint.safetensors").document["step"]
+    assert 0 < step < config.training.steps
+    assert train(broken, config, resume=True) == 0
+    assert fingerprint(broken) == fingerprint(straight)
+    assert (broken / "best.safetensors").read_bytes() == (straight / "best.safetensors").read_bytes()
+    for event in ("validation", "update"):
+        seen = [[r["values"] for r in records(run) if r["event"] == event] for run in (straight, broken)]
+        assert seen[0] == seen[1]
+
+
+def test_search_interrupted_in_its_grid_is_resumed_from_the_start(tmp_path: Path) -> None:
+    config = tiny_config("search", search={"train_windows": 400, "first_windows": 400})
+    running = begin(tmp_path / "run", config)
+    while not any(record["event"] == "stage" for record in _written(tmp_path / "run")):
+        assert running.poll() is None
+    running.interrupt()
+    assert finish(running) == 130
+    assert read_checkpoint(tmp_path / "run" / "checkpoint.safetensors").document["step"] == 0
+    assert not (tmp_path / "run" / "best.safetensors").exists()
+
+
+def _written(directory: Path) -> list[dict[str, Any]]:
+    return records(directory) if (directory / "progress.jsonl").exists() else []
 
 
 @pytest.mark.slow

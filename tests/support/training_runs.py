@@ -21,13 +21,34 @@ OWN: dict[str, dict[str, Any]] = {
     "d3qn": {"capacity": 512, "batch_size": 16, "learning_starts": 64, "train_every": 2},
     "sac": {"capacity": 512, "batch_size": 16, "learning_starts": 64, "train_every": 2},
     "evolve": {"generations": 40, "population": 8, "episodes": 8},
+    "search": {
+        "train_windows": 6,
+        "validation_windows": 4,
+        "jobs_per_window": 48,
+        "exponents": [0.5, 1.0],
+        "express_t0_s": [600.0],
+        "express_k": [0.1],
+        "first_windows": 2,
+        "refinements": 1,
+        "generations": 30,
+        "population": 6,
+        "windows_per_generation": 3,
+    },
 }
+READ_BY_SEARCH = {"environment": {"workload"}, "training": {"checkpoint_every_s", "seed"}}
 
 
 def tiny_config(algorithm: str, **tables: Any) -> TrainConfig:
     """A run of seconds."""
-    rule = {"rule": {"score": {"estimate": -1.0}}} if algorithm == "evolve" else {}
-    return read_config(merged({"algorithm": algorithm, **TINY, **rule, algorithm: OWN[algorithm]}, tables))
+    usual: dict[str, Any] = {**TINY}
+    if algorithm == "evolve":
+        usual["rule"] = {"score": {"estimate": -1.0}}
+    if algorithm == "search":
+        usual = {
+            name: {key: value for key, value in TINY[name].items() if key in keys}
+            for name, keys in READ_BY_SEARCH.items()
+        }
+    return read_config(merged({"algorithm": algorithm, **usual, algorithm: OWN[algorithm]}, tables))
 
 
 def begin(directory: Path, config: TrainConfig, *, resume: bool = False) -> TrainingProcesses:

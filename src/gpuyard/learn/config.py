@@ -1,10 +1,9 @@
-"""What a training run is made of. Defaults live here, in the algorithms' own files and nowhere else."""
+"""What a training run is made of. Hyperparameters of algorithms are declared in the algorithms' own files."""
 
 import json
 import os
 import tomllib
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -12,20 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from gpuyard.config import Seed, Whole
 from gpuyard.errors import InputError
+from gpuyard.learn.algorithm import Algorithm, algorithm_names, find_algorithm
 from gpuyard.learn.rates import Schedule
 from gpuyard.network.config import RULE_KINDS, NetworkConfig
 from gpuyard.observation.config import EnvConfig, read_settings
 from gpuyard.registry import suggest
 
-Algorithm = Literal["ppo", "d3qn", "sac", "clone", "evolve"]
-ALGORITHMS: dict[str, tuple[str, str]] = {
-    "ppo": ("gpuyard.learn.ppo", "PPOConfig"),
-    "d3qn": ("gpuyard.learn.d3qn", "D3QNConfig"),
-    "sac": ("gpuyard.learn.sac", "SACConfig"),
-    "clone": ("gpuyard.learn.clone", "CloneConfig"),
-    "evolve": ("gpuyard.learn.evolve", "EvolveConfig"),
-}
-"""Where the settings of each algorithm are declared."""
 MOST_PROCESSES = 256
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -41,16 +32,19 @@ class EnvironmentSection(Section):
     """Where to train: an environment (docs/guide/environments.md) and how many of it."""
 
     id: Name = "gpuyard/SelectJob-v0"
+    """Of Gymnasium; says what an action is."""
     preset: Name | None = None
+    """Settings of an environment by name (``gpuyard env list``)."""
     workload: Name | None = None
     """Jobs to train on: a file, or the name of a built-in workload."""
     generator: Name | Mapping[str, Any] | None = None
+    """What draws jobs instead: a preset, or settings of a generator."""
     cluster: Name | None = None
     """What the jobs run on, such as 64x8."""
     envs: Annotated[int, Field(ge=1, le=4096)] = 64
     """Environments stepped together, over all processes."""
     settings: Mapping[str, Any] = {}
-    """Fields of ``EnvConfig``; in a file they stand beside the others."""
+    """Fields of ``EnvConfig``; in a file they stand next to the others."""
 
     @model_validator(mode="before")
     @classmethod
@@ -118,7 +112,7 @@ class ValidationSection(Section):
     average: Literal["mean", "geometric"] | None = None
     """Over windows; None: the mean of returns, the geometric mean of everything else."""
     heuristics: tuple[Name, ...] = ()
-    """Policies to stand beside it; none: a few usual ones."""
+    """Policies to compare with; none: a few usual ones."""
     max_jct_increase: Annotated[float, Field(ge=0)] | None = None
     """Charge for a mean completion time above that of the best of ``heuristics`` by more than this share."""
     jct_of: Literal["mean", "typical"] = "mean"
@@ -136,7 +130,9 @@ class WarmStartSection(Section):
     """Imitate a policy first."""
 
     policy: Name
+    """What is imitated."""
     steps: Annotated[int, Field(ge=1)] = 100_000
+    """Decisions to imitate."""
 
 
 class RuleSection(Section):
@@ -167,14 +163,22 @@ class RuleSection(Section):
 class TrainConfig(Section):
     """A training run."""
 
-    algorithm: Algorithm
+    algorithm: Name
+    """Name of a file in ``gpuyard.learn.algorithms``, or of one that another package registers."""
     environment: EnvironmentSection = EnvironmentSection()
+    """Where to train."""
     network: NetworkConfig = NetworkConfig()
+    """What is trained (docs/contract/networks.md)."""
     training: TrainingSection = TrainingSection()
+    """How long, on what, and when to stop."""
     learning_rate: Schedule = Schedule(schedule="linear", start=3e-4, end=0.0)
+    """Of all optimizers, in the course of training."""
     validation: ValidationSection = ValidationSection()
+    """How the policy is judged."""
     warm_start: WarmStartSection | None = None
+    """A policy to imitate first; None: none."""
     rule: RuleSection | None = None
+    """A rule that is written down, to start from; None: none."""
     settings: Any = None
     """Of the algorithm; in a file its table is called after it."""
     init_from: str | None = None
@@ -182,9 +186,10 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _check_warm_start(self) -> Self:
-        if self.warm_start is not None and self.algorithm != "ppo":
+        if self.warm_start is not None and not find_algorithm(self.algorithm).takes_warm_start:
             raise ValueError(
-                f"warm_start goes before ppo; run train clone and start {self.algorithm} with --init-from"
+                f"warm_start does not go before {self.algorithm}; run train clone and start {self.algorithm} "
+                "with --init-from"
             )
         return self
 
@@ -204,8 +209,15 @@ class TrainConfig(Section):
     def to_document(self) -> dict[str, Any]:
         """As a file has it."""
         document = self.model_dump(mode="json", exclude_none=True, exclude={"settings"})
-        document[self.algorithm] = with_none_in_words(self.settings.model_dump(mode="json"))
         document["environment"] |= document["environment"].pop("settings")
+        reads = find_algorithm(self.algorithm).reads
+        if reads is not None:
+            tables = {name: document[name] for name in reads}
+            document = {"algorithm": self.algorithm} | {
+                name: {key: value for key, value in table.items() if key in reads[name]}
+                for name, table in tables.items()
+            }
+        document[self.algorithm] = with_none_in_words(self.settings.model_dump(mode="json"))
         return document
 
     def to_toml(self) -> str:
@@ -220,31 +232,46 @@ def read_config(document: Mapping[str, Any], source: str = "configuration") -> T
         InputError: naming the source, the key, and what is close to an unknown one.
     """
     values = dict(document)
-    algorithm = values.get("algorithm")
-    if algorithm not in ALGORITHMS:
-        raise InputError(f"{source}: algorithm {algorithm!r}{suggest(str(algorithm), ALGORITHMS)}")
-    for other in set(ALGORITHMS) - {algorithm}:
-        if other in values:
-            raise InputError(f"{source}: table {other} in a run of {algorithm}; take it out")
-    module, name = ALGORITHMS[str(algorithm)]
-    model = getattr(import_module(module), name)
-    settings = values.pop(str(algorithm), {})
-    if algorithm == "evolve":
-        values["network"] = {"kind": "rule", **values.get("network", {})}
+    name = str(values.get("algorithm"))
+    names = algorithm_names()
+    if name not in names:
+        raise InputError(f"{source}: algorithm {values.get('algorithm')!r}{suggest(name, names)}")
+    algorithm = find_algorithm(name)
+    for other in names:
+        if other in values and other != name:
+            raise InputError(f"{source}: table {other} in a run of {name}; take it out")
+    settings = values.pop(name, {})
+    _check_read(values, algorithm, name, source)
+    for table, usual in algorithm.defaults.items():
+        values[table] = {**usual, **values.get(table, {})}
     try:
-        values["settings"] = model.model_validate(without_words_for_none(settings))
+        values["settings"] = algorithm.settings.model_validate(without_words_for_none(settings))
     except ValidationError as error:
-        raise InputError(f"{source}: {described(error, model, (str(algorithm),))}") from None
+        raise InputError(f"{source}: {described(error, algorithm.settings, (name,))}") from None
     _check_environment(values.get("environment"), source)
     try:
         config = TrainConfig.model_validate(values)
     except ValidationError as error:
         raise InputError(f"{source}: {described(error, TrainConfig, ())}") from None
-    return _resolved(config)
+    return _resolved(algorithm.resolve(config))
+
+
+def _check_read(values: Mapping[str, Any], algorithm: type[Algorithm], name: str, source: str) -> None:
+    """Raise an InputError for what an algorithm does not read; most read everything."""
+    if algorithm.reads is None:
+        return
+    known = dict.fromkeys((*algorithm.reads, name))
+    for table, entries in values.items():
+        if table != "algorithm" and table not in known:
+            raise InputError(f"{source}: {table} has no meaning for {name}{suggest(table, known)}")
+        keys = dict.fromkeys(sorted(algorithm.reads.get(table, ())))
+        for key in entries if isinstance(entries, Mapping) else ():
+            if key not in keys:
+                raise InputError(f"{source}: {table}.{key} has no meaning for {name}{suggest(key, keys)}")
 
 
 def _check_environment(table: Any, source: str) -> None:
-    """Settings of the environment, told as any other: with their place and their value."""
+    """Settings of the environment are reported as any other: with their place and their value."""
     if not isinstance(table, Mapping):
         return
     try:
@@ -257,11 +284,6 @@ def _check_environment(table: Any, source: str) -> None:
 
 def _resolved(config: TrainConfig) -> TrainConfig:
     """With what depends on the machine written down, so that a run can be repeated."""
-    if config.algorithm == "evolve":  # one process, whose threads play; its steps are episodes
-        own = config.settings
-        played = own.generations * own.population * own.episodes
-        training = config.training.model_copy(update={"processes": 1, "steps": played})
-        config = config.model_copy(update={"training": training})
     count, envs = config.training.processes, config.environment.envs
     even = [number for number in range(1, min(envs, MOST_PROCESSES) + 1) if envs % number == 0]
     if count is None:
@@ -305,7 +327,7 @@ def _fields_at(model: type[BaseModel], place: tuple[int | str, ...]) -> dict[str
     if model is EnvironmentSection:
         fields |= EnvConfig.model_fields
     if model is TrainConfig:
-        fields |= dict.fromkeys(ALGORITHMS)
+        fields |= algorithm_names()
     return fields
 
 
@@ -344,7 +366,7 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     result = dict(base)
     for name, value in changes.items():
         both = isinstance(value, Mapping) and isinstance(result.get(name), Mapping)
-        sections = (*TrainConfig.model_fields, *ALGORITHMS)
+        sections = (*TrainConfig.model_fields, *algorithm_names())
         result[name] = merged(result[name], value) if both and name in sections else value
     return result
 

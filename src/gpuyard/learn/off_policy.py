@@ -11,7 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from gpuyard.errors import InputError
-from gpuyard.learn.learner import Average, RunningMoments, Setup, State, check_finite, set_learning_rate
+from gpuyard.learn.learner import (
+    Average,
+    Learner,
+    RunningMoments,
+    Setup,
+    State,
+    check_finite,
+    set_learning_rate,
+)
 from gpuyard.learn.memory.collector import Transition
 from gpuyard.learn.memory.replay import Batch, Replay, Storage
 from gpuyard.network.config import RULE_KINDS, NetworkConfig
@@ -26,7 +34,7 @@ class OffPolicyConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     discount: Share = 0.99
-    """Of rewards, a step."""
+    """Of rewards, per step."""
     n_steps: Annotated[int, Field(ge=1, le=1000)]
     """Rewards that are added up before the value of a state is asked for: more carry news further back in
     one update, and depend more on how the actions in between were chosen."""
@@ -42,6 +50,7 @@ class OffPolicyConfig(BaseModel):
     huber_delta: Annotated[float, Field(gt=0)] = 1.0
     """Errors of values beyond this count linearly rather than squared."""
     max_gradient_norm: Annotated[float, Field(gt=0)] = 10.0
+    """Longer gradients are shortened to this."""
 
     target_every: Annotated[int, Field(ge=1, le=10_000_000)] = 1
     """Updates after which slow copies follow."""
@@ -49,19 +58,16 @@ class OffPolicyConfig(BaseModel):
     """How far they follow: a little often (0.005 every update), or wholly now and then (1 every 1,000)."""
 
     capacity: Annotated[int, Field(ge=2)] = 50_000
-    """Steps to remember, over all processes; ``gpuyard env describe`` tells how large an observation is."""
+    """Steps to remember, over all processes; ``gpuyard env describe`` shows how large an observation is."""
     storage: Storage = "float32"
     """float16 halves the memory and rounds observations to three digits."""
     scale_rewards: bool = True
     """Divide rewards by the running deviation of returns, so that other settings do not depend on units."""
 
 
-class OffPolicy:
+class OffPolicy(Learner):
     """An algorithm with a memory, in the middle of training; subclasses choose actions and learn."""
 
-    at_boundary = True
-    networks: dict[str, nn.Module]
-    optimizers: dict[str, torch.optim.Optimizer]
     _copies: "list[SlowCopy]"
 
     def __init__(self, config: OffPolicyConfig, setup: Setup, *, prioritised: bool) -> None:
@@ -82,6 +88,11 @@ class OffPolicy:
         self._recent: list[NDArray[np.float64]] = []  # returns that the deviation does not know of yet
         self._moments = RunningMoments()
         self._updates = 0
+
+    @property
+    def at_boundary(self) -> bool:
+        """Always: there are no rollouts."""
+        return True
 
     def observe(self, transition: Transition) -> None:
         """Remember a step; in a resumed run, first those that it had remembered before."""

@@ -14,9 +14,11 @@ class Schedule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     schedule: ScheduleKind = "constant"
+    """The way from one to the other."""
     start: Annotated[float, Field(ge=0)]
+    """The number at first."""
     end: Annotated[float, Field(ge=0)] = 0.0
-    """Not used by ``constant``; above 0 for ``exponential``."""
+    """The number at last. Not used by ``constant``; above 0 for ``exponential``."""
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Of ``warmup-cosine``: the share of training in which the number rises to ``start``."""
 

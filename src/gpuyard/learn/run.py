@@ -8,13 +8,11 @@ from pathlib import Path
 
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write, check_directory
+from gpuyard.learn.algorithm import find_algorithm
 from gpuyard.learn.config import TrainConfig, load_toml, merged, read_config
-from gpuyard.learn.evolve import many_weights_in_words
-from gpuyard.learn.memory.environments import Environments
 from gpuyard.learn.process.exit_codes import BAD_INPUT
 from gpuyard.learn.process.launch import TrainingProcesses
 from gpuyard.network.model_file import find_model, read_model
-from gpuyard.policies.grammar import parse_policy
 from gpuyard.runs.directory import CHECKPOINT, CONFIG, PROGRESS, START, open_run
 from gpuyard.runs.progress import is_being_written
 
@@ -76,11 +74,7 @@ def start_run(directory: Path, config: TrainConfig, watch: Watch = wait, notes: 
         raise InputError(
             f"{directory}: is not empty; choose another --out, or resume its run by --resume {directory}"
         )
-    environments = Environments(config.environment)  # what is wrong is told before anything is written
-    warm = [config.warm_start.policy] if config.warm_start else []
-    imitated = [config.settings.policy] if config.algorithm == "clone" else []
-    for policy in (*config.validation.heuristics, *warm, *imitated):
-        parse_policy(policy)
+    config, remarks = find_algorithm(config.algorithm).prepare(config)
     start = None if config.init_from is None else find_model(config.init_from)
     if start is not None:
         read_model(start)
@@ -89,15 +83,7 @@ def start_run(directory: Path, config: TrainConfig, watch: Watch = wait, notes: 
         with atomic_write(directory / START) as temporary:
             shutil.copyfile(start, temporary)
     _write_config(directory, config)
-    many = many_weights(config, environments)
-    return _follow(directory, config, watch, resume=False, notes=[*notes, *([many] if many else [])])
-
-
-def many_weights(config: TrainConfig, environments: Environments) -> str:
-    """That evolution of a ``state-rule`` would move many weights; empty if it would not."""
-    if config.algorithm != "evolve" or config.network.kind != "state-rule":
-        return ""
-    return many_weights_in_words(environments.model("train"), config.settings)
+    return _follow(directory, config, watch, resume=False, notes=[*notes, *remarks])
 
 
 def resume_run(directory: Path, watch: Watch = wait, minutes: float | None = None) -> int:
@@ -113,10 +99,6 @@ def resume_run(directory: Path, watch: Watch = wait, minutes: float | None = Non
     if is_being_written(directory / PROGRESS):
         raise InputError(f"{directory}: is being trained at this moment; watch it with gpuyard runs watch")
     tables = load_toml(file)
-    if tables.get("algorithm") == "search":
-        raise InputError(
-            f"{directory}: a search is not resumed; repeat it: gpuyard train search --config {file}"
-        )
     run = open_run(directory) if (directory / PROGRESS).is_file() else None
     if run is not None and run.state in ("finished", "early") and minutes is None:
         raise InputError(

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import InputError
-from gpuyard.learn.config import ALGORITHMS, TrainConfig, load_toml, merged, read_config, toml_value
+from gpuyard.learn.algorithm import find_algorithm
+from gpuyard.learn.config import TrainConfig, load_toml, merged, read_config, toml_value
 from gpuyard.learn.presets import preset_tables
 from gpuyard.network.config import RULE_KINDS
 from gpuyard.network.model_file import find_model, left_behind, read_model
-from gpuyard.registry import suggest
 from gpuyard.runs.directory import START
 
 SOURCES = {
@@ -17,7 +17,7 @@ SOURCES = {
     "generator": ("workload",),
     "preset": ("workload", "generator", "cluster"),
 }
-"""Where jobs come from, and what else cannot stand beside it."""
+"""Where jobs come from, and what else cannot stand next to it."""
 JOBS = {("environment", name) for name in SOURCES}
 MOST_SHOWN = 60
 
@@ -35,9 +35,9 @@ def assemble(
     Raises:
         InputError: for an unknown name, a key that does not exist, a value out of range.
     """
-    if algorithm not in ALGORITHMS:
-        known = dict.fromkeys((*ALGORITHMS, "search"))
-        raise InputError(f"unknown algorithm {algorithm!r}{suggest(algorithm, known)}")
+    reads = find_algorithm(algorithm).reads
+    if preset and reads is not None:
+        raise InputError(f"preset {preset} is not for {algorithm}, which reads only {', '.join(reads)}")
     tables: dict[str, Any] = _of_model(init_from, algorithm) if init_from else {}
     if preset:
         tables = _over(tables, preset_tables(preset, algorithm))
@@ -114,6 +114,6 @@ def _of_model(source: str, algorithm: str) -> dict[str, Any]:
     """The environment that a model was made in, and a network that can start from it."""
     model = read_model(find_model(source))
     environment = dict(model.training.get("environment", {}))
-    if model.network.kind == "rule" and algorithm != "evolve":
+    if model.network.kind == "rule" and not find_algorithm(algorithm).moves_rules:
         return {"environment": environment, "network": {"residual": "rule"}}
     return {"environment": environment, "network": model.network.model_dump(mode="json")}

@@ -23,6 +23,8 @@ BEST, LAST = "best.safetensors", "last.safetensors"
 MODELS = (BEST, LAST)
 """Models of a run, the preferred one first."""
 DIAGNOSIS = "diagnosis.json"
+SUMMARY = "search.json"
+"""What a search found."""
 
 MOST_LISTED = 12
 """Names of runs in a message, at most."""
@@ -145,6 +147,11 @@ class Run:
     def metric(self) -> str:
         """The metric behind its score; empty if it was stopped before it could state it."""
         return self.progress.said("metric")
+
+    @property
+    def unit(self) -> str:
+        """What a step of it is: a sample, an episode or a generation."""
+        return self.progress.said("unit") or "sample"
 
     @property
     def higher_is_better(self) -> bool:

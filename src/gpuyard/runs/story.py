@@ -11,12 +11,15 @@ class RunStory:
     """A run's state, taken in record by record.
 
     Attributes:
+        stage: The last record of a stage before the first update, while there is none.
         idle_s: Time since the last record, which the caller keeps up to date.
     """
 
     def __init__(self, total_steps: int | None, limit_s: float | None) -> None:
         self.total_steps, self.limit_s = total_steps, limit_s
         self.algorithm = self.name = self.metric = ""
+        self.unit = "sample"
+        self.stage: Record | None = None
         self.higher_is_better = True
         self.step = 0
         self.update: int | None = None
@@ -35,9 +38,13 @@ class RunStory:
         if event == "start":
             self.algorithm, self.name = printable(record.get("algorithm")), printable(record.get("name"))
             self.metric = printable(record.get("metric"))
+            self.unit = printable(record.get("unit")) or self.unit
             self.higher_is_better = record.get("higher_is_better") is not False
             self.total_steps = self.total_steps or record.get("total_steps") or None
+        elif event == "stage":
+            self.stage = record
         elif event == "update":
+            self.stage = None
             self.update = record.get("update")
             add_update(self.curves, record)
             if record.get("samples_per_s"):
@@ -56,6 +63,8 @@ class RunStory:
     @property
     def share_done(self) -> float | None:
         """How far it is, by samples or by time, whichever ends it first; None if it has no end."""
+        if self.stage is not None and self.stage.get("total"):
+            return min(float(self.stage.get("done") or 0) / float(self.stage["total"]), 1.0)
         shares = [self.step / self.total_steps] if self.total_steps else []
         shares += [self.elapsed_s / self.limit_s] if self.limit_s else []
         return min(max(shares), 1.0) if shares else None

@@ -21,7 +21,7 @@ def verdict(run: Run) -> str:
     """The best validation in a sentence; empty if there was none."""
     if run.best is None or run.best.score is None:
         return ""
-    said = f"Best validation score {short_number(run.best.score)} after {plural(run.best.step, 'sample')}"
+    said = f"Best validation score {short_number(run.best.score)} after {plural(run.best.step, run.unit)}"
     heuristic = run.best_heuristic()
     if heuristic is None:
         return f"{said}."

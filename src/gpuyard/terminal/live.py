@@ -12,7 +12,7 @@ from gpuyard.runs.directory import PROGRESS, STATE_TEXTS, Validation, best_score
 from gpuyard.runs.progress import ProgressTail, Record, is_being_written
 from gpuyard.runs.story import RunStory
 from gpuyard.terminal.console import LINE_EVERY_S
-from gpuyard.units import duration, rough
+from gpuyard.units import duration, plural, rough
 
 if TYPE_CHECKING:
     from gpuyard.learn.config import TrainConfig
@@ -152,6 +152,11 @@ class TrainingView:
         if event == "update" and is_last and now - self._last_line >= LINE_EVERY_S:
             self._last_line = now
             self._print(_update_line(self.story))
+        elif event == "stage" and is_last and now - self._last_line >= LINE_EVERY_S:
+            from gpuyard.terminal.panel import stage_text
+
+            self._last_line = now
+            self._print(stage_text(record))
         elif event in ("start", "resume", "stop") or (event == "validation" and is_last):
             self._print(_event_line(record, self.story, self._directory))
 
@@ -161,7 +166,7 @@ class TrainingView:
 
 
 def _event_line(record: Record, story: RunStory, directory: str) -> str:
-    step = f"{record.get('step', 0):,} samples"
+    step = f"{record.get('step', 0):,} {story.unit}s"
     if record["event"] == "start":
         return f"{story.algorithm or 'training'} in {directory or story.name}"
     if record["event"] == "resume":
@@ -177,7 +182,7 @@ def _event_line(record: Record, story: RunStory, directory: str) -> str:
 
 def _update_line(story: RunStory) -> str:
     total = f" of {story.total_steps:,}" if story.total_steps else ""
-    parts = [f"{story.step:,}{total} samples"]
+    parts = [f"{story.step:,}{total} {story.unit}s"]
     if story.rate:
         parts.append(f"{rough(story.rate)} samples/s")
     if story.seconds_left is not None:
@@ -252,6 +257,8 @@ def watch_training(run: "StartedRun", console: Console) -> int:
 
 def setup_in_words(config: "TrainConfig") -> str:
     """What is trained, on which jobs and machines, and when that ends."""
+    from gpuyard.learn.algorithm import find_algorithm
+
     environment, network, training = config.environment, config.network, config.training
     if environment.workload is not None:
         jobs = f"windows of {environment.workload}"
@@ -271,9 +278,11 @@ def setup_in_words(config: "TrainConfig") -> str:
         start = f"from {config.init_from}"
     elif config.rule is not None:
         start = "from a rule"
-    limits = f"{training.steps:,} samples"
+    algorithm = find_algorithm(config.algorithm)
+    limits = plural(training.steps, algorithm.unit)
     limits += "" if training.minutes is None else f" or {duration(60 * training.minutes)}"
+    trained = f"network {network.kind} of width {network.width}, {start}; "
     return (
-        f"{config.algorithm} on {jobs}, {cluster}; network {network.kind} of width {network.width}, {start}; "
-        f"until {limits}; {training.processes} process{'' if training.processes == 1 else 'es'}"
+        f"{config.algorithm} on {jobs}, {cluster}; {'' if algorithm.reads else trained}until {limits}; "
+        f"{training.processes} process{'' if training.processes == 1 else 'es'}"
     )

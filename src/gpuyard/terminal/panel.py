@@ -22,6 +22,7 @@ from gpuyard.runs.curves import (
     value_text,
 )
 from gpuyard.runs.directory import POLICY, SCORE, STATE_TEXTS, Validation, best_score
+from gpuyard.runs.progress import Record, printable
 from gpuyard.runs.story import RunStory
 from gpuyard.terminal.curves import Drawing, draw_curve
 from gpuyard.terminal.tables import BEST, COMPARED, MARK, plain_table
@@ -34,6 +35,7 @@ LARGE, SMALL = 3, 2
 """Lines of a curve's picture, in the first row of curves and in the others."""
 MOST_HEURISTICS = 3
 FACTS = ("learning_rate", "kl", "clip_share", "gradient_norm", "explained_variance")
+STAGES = {"heuristics": "fixed heuristics", "grid": "grid of orders, backfilling and admission"}
 GAP = 3
 LONGEST_NAME = 18
 NARROWEST_TABLE = 30
@@ -81,7 +83,7 @@ def training_panel(console: Console, story: RunStory, directory: str, hint: str)
 def _head(story: RunStory, width: int) -> _Block:
     share = story.share_done
     total = f" of {story.total_steps:,}" if story.total_steps else ""
-    parts = [f"{story.step:,}{total} samples"]
+    parts = [f"{story.step:,}{total} {story.unit}s" if story.stage is None else stage_text(story.stage)]
     parts += [f"{rough(story.rate)}/s"] if story.rate else []
     parts += [duration(story.elapsed_s + story.idle_s)] if story.elapsed_s else []
     if story.stop_reason:
@@ -97,6 +99,13 @@ def _head(story: RunStory, width: int) -> _Block:
     )
     bar.add_row(length, f"{100 * share:3.0f} %")
     return _Block(Group(bar, words), 2)
+
+
+def stage_text(record: Record) -> str:
+    """How far a stage before the first update is, such as the grid of a search."""
+    stage = STAGES.get(str(record.get("stage")), printable(record.get("stage")))
+    best = f", best so far {printable(record['best'])}" if record.get("best") else ""
+    return f"{stage}: {record.get('done')} of {record.get('total')}{best}"
 
 
 @dataclass(frozen=True)
@@ -205,7 +214,9 @@ def _validation_block(story: RunStory, width: int) -> list[_Block]:
     higher = story.higher_is_better
     names = [POLICY, *_best_heuristics(last, higher)]
     table = validation_table(last, names, story.metric, width)
-    title = Text.assemble(("validation", "bold"), f" after {last.step:,} samples{_verdict(last, higher)}")
+    title = Text.assemble(
+        ("validation", "bold"), f" after {last.step:,} {story.unit}s{_verdict(last, higher)}"
+    )
     title.truncate(width, overflow="ellipsis")
     header = max(str(column.header).count("\n") for column in table.columns) + 1
     return [_Block(Group(Text(""), title, table), 2 + header + len(names))]

@@ -73,8 +73,16 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
             ["search", "--workload", "demo", "--search.populaton", "8"],
             ["populaton", "did you mean 'population'"],
         ),
-        (["search", "--workload", "demo", "--preset", "demo"], ["not for a search"]),
-        (["search", "--workload", "demo", "--ppo.clip", "1"], ["unknown table ppo"]),
+        (["search", "--workload", "demo", "--preset", "demo"], ["preset demo is not for search"]),
+        (["search", "--workload", "demo", "--ppo.clip", "1"], ["table ppo in a run of search"]),
+        (["search", "--workload", "demo", "--network.width", "8"], ["network has no meaning for search"]),
+        (
+            ["search", "--workload", "demo", "--environment.window", "8"],
+            ["environment.window has no meaning for search"],
+        ),
+        (["search", "--workload", "demo", "--init-from", "runs/none"], ["runs/none"]),
+        (["search", "--workload", "demo", "--steps", "9"], ["training.steps has no meaning for search"]),
+        (["evolve", "--workload", "demo", "--rule.score.gpus", "1", "--check"], ["by gradients"]),
     ],
 )
 def test_wrong_usage_is_refused_with_what_to_do(run: Run, arguments: list[str], words: list[str]) -> None:

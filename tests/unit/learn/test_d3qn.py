@@ -9,7 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from gpuyard.errors import InputError
-from gpuyard.learn.d3qn import D3QN, D3QNConfig, d3qn_loss, q_values
+from gpuyard.learn.algorithms.d3qn import D3QN, D3QNConfig, d3qn_loss, q_values
 from gpuyard.learn.memory.collector import Collector
 from gpuyard.learn.memory.replay import Batch
 from gpuyard.learn.networks.heads import make_network

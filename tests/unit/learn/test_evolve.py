@@ -7,15 +7,22 @@ import pytest
 
 from gpuyard.env.vector import SchedulingVectorEnv
 from gpuyard.errors import InputError
+from gpuyard.learn.algorithms.evolve import (
+    Evolution,
+    Evolve,
+    EvolveConfig,
+    Spread,
+    spread_of_columns,
+    steps_of_rule,
+)
 from gpuyard.learn.config import read_config
-from gpuyard.learn.evolve import Evolution, EvolveConfig, Spread, spread_of_columns, steps_of_rule
 from gpuyard.learn.memory.environments import Environments
-from gpuyard.learn.process.evolve_worker import EvolveWorker
+from gpuyard.learn.process.evolve_loop import EvolveLoop
 from gpuyard.learn.process.validation import Validation
-from gpuyard.learn.run import many_weights
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.rollout import EpisodeResults, native_network
 from gpuyard.network.sizes import NetworkSizes
+from support.training_runs import records
 
 START = {"score.weight": np.zeros((1, 3), np.float32), "gate_jobs.bias": np.ones(1, np.float32)}
 STEPS = {"score.weight": np.array([[1.0, 0.0, 2.0]]), "gate_jobs.bias": np.array([0.5])}
@@ -27,14 +34,6 @@ TABLES: dict[str, Any] = {
     "validation": {"windows": 6, "metric": "mean_bounded_slowdown", "heuristics": ["fifo+greedy"]},
     "evolve": {"generations": 6, "population": 8, "episodes": 6, "check_every": 3},
 }
-
-
-class Log:
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def write(self, record: dict[str, Any]) -> None:
-        self.lines.append(record)
 
 
 def settings(**changes: Any) -> EvolveConfig:
@@ -66,11 +65,11 @@ def test_many_weights_of_a_state_rule_are_told(changes: dict[str, Any], count: i
     tables = {**TABLES, "environment": {**TABLES["environment"], **changes}}
     tables["rule"] = {"score": {"estimate": 1.0}}
     config = read_config({**tables, "network": {"kind": "state-rule"}}, "here")
-    told = many_weights(config, Environments(config.environment))
+    told = "".join(Evolve.prepare(config)[1])
     assert ("with few columns something is found sooner" in told) == (count is not None)
     if count is not None:
         assert f"has up to {count:,} weights to move" in told
-    assert not many_weights(read_config(tables, "here"), Environments(config.environment))
+    assert not Evolve.prepare(read_config(tables, "here"))[1]
 
 
 def test_a_state_rule_of_too_many_weights_is_told_to_take_fewer_columns() -> None:
@@ -138,7 +137,7 @@ def test_a_state_rule_evolves_from_a_rule_that_is_written_down(tmp_path: Any) ->
         "environment": {**TABLES["environment"], **features},
         "network": {"kind": "state-rule"},
     }
-    worker = EvolveWorker(tmp_path, read_config(tables))
+    worker = EvolveLoop(tmp_path, read_config(tables))
     points = worker._evolution.ask()
     assert points[0].tensors["score.weight"].shape == (1, 3)
     assert (points[0].tensors["score_state.weight"] != 0).any()
@@ -172,10 +171,9 @@ def test_spread_is_that_of_legal_rows_alone() -> None:
 
 
 def test_a_rule_that_starts_as_the_worst_order_becomes_better_than_fifo(tmp_path: Any) -> None:
-    log: Any = Log()
-    worker = EvolveWorker(tmp_path, read_config(TABLES))
-    assert worker.run(log) == "finished"
-    judged = [line for line in log.lines if line["event"] == "validation"]
+    worker = EvolveLoop(tmp_path, read_config(TABLES))
+    assert worker.run() == "finished"
+    judged = [line for line in records(tmp_path) if line["event"] == "validation"]
     assert len(judged) == 3
     assert worker.best_score == max(line["score"] for line in judged) > judged[0]["score"]
     heuristic = next(v for k, v in judged[0]["values"].items() if k == "fifo+greedy/consolidate/score")
@@ -185,7 +183,7 @@ def test_a_rule_that_starts_as_the_worst_order_becomes_better_than_fifo(tmp_path
 
 def test_small_networks_evolve_too_and_keep_what_is_frozen(tmp_path: Any) -> None:
     tables = {**TABLES, "network": {"kind": "job-scorer", "width": 4, "residual": "rule"}}
-    worker = EvolveWorker(tmp_path, read_config(tables))
+    worker = EvolveLoop(tmp_path, read_config(tables))
     points = worker._evolution.ask()
     names = set(points[0].tensors)
     moved = {n for n in names if (points[0].tensors[n] != points[1].tensors[n]).any()}
@@ -195,7 +193,7 @@ def test_small_networks_evolve_too_and_keep_what_is_frozen(tmp_path: Any) -> Non
 def test_more_weights_than_a_covariance_can_hold_are_refused(tmp_path: Any) -> None:
     tables = {**TABLES, "network": {"kind": "mlp", "width": 64, "residual": "rule"}}
     with pytest.raises(InputError, match="at most 2,000 weights"):
-        EvolveWorker(tmp_path, read_config(tables))
+        EvolveLoop(tmp_path, read_config(tables))
 
 
 def test_evolution_is_one_process_and_its_steps_are_episodes() -> None:
@@ -222,10 +220,11 @@ def tables_with(**tables: Any) -> dict[str, Any]:
 
 def first_judgement(directory: Any, tables: dict[str, Any]) -> dict[str, Any]:
     """What the untrained rule reaches on the validation windows."""
-    log: Any = Log()
-    worker = EvolveWorker(directory, read_config(tables))
-    worker._validate(log)
-    return log.lines[0]
+    written: list[dict[str, Any]] = []
+    worker = EvolveLoop(directory, read_config(tables))
+    worker.write = written.append  # type: ignore[method-assign]
+    worker.validate()
+    return written[0]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +232,7 @@ def first_judgement(directory: Any, tables: dict[str, Any]) -> dict[str, Any]:
     [{"kind": "rule"}, {"kind": "state-rule"}, {"kind": "job-scorer", "width": 4, "residual": "rule"}],
     ids=lambda network: network["kind"],
 )
-def test_a_rule_goes_on_with_other_columns_where_it_was(tmp_path: Any, network: dict[str, Any]) -> None:
+def test_a_rule_keeps_acting_alike_with_other_columns(tmp_path: Any, network: dict[str, Any]) -> None:
     rule = {"score": {"estimate": -3.0, "gpus": 1.0}, "gate": {"free_after": 1.0, "globals.queue": 0.1}}
     tables = {**TABLES, "rule": rule}
     before = first_judgement(tmp_path, tables)
@@ -269,7 +268,7 @@ def test_a_rule_is_not_started_without_a_column_it_goes_by(
     tables = tables_with(environment=features, network={"kind": "state-rule"})
     del tables["rule"]
     with pytest.raises(InputError, match=missing):
-        EvolveWorker(tmp_path, read_config({**tables, "init_from": str(tmp_path / "last.safetensors")}))
+        EvolveLoop(tmp_path, read_config({**tables, "init_from": str(tmp_path / "last.safetensors")}))
 
 
 def test_the_limit_may_hold_for_the_typical_window_too() -> None:

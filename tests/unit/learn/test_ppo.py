@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from gpuyard.env.vector import SchedulingVectorEnv
+from gpuyard.learn.algorithms.ppo import PPO, PPOConfig, discrete, gae, gaussian, ppo_loss
 from gpuyard.learn.learner import NotFiniteError, RunningMoments, Setup, sample
 from gpuyard.learn.memory.collector import Collector
 from gpuyard.learn.networks.heads import make_network, masked_logits
-from gpuyard.learn.ppo import PPO, PPOConfig, discrete, gae, gaussian, ppo_loss
 from gpuyard.learn.process.group import ProcessGroup
 from gpuyard.learn.rates import Schedule
 from gpuyard.network.config import NetworkConfig

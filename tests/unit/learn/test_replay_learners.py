@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from gpuyard.errors import InputError
-from gpuyard.learn.d3qn import D3QN, D3QNConfig
+from gpuyard.learn.algorithms.d3qn import D3QN, D3QNConfig
+from gpuyard.learn.algorithms.sac import SAC, SACConfig
 from gpuyard.learn.memory.collector import Collector
-from gpuyard.learn.sac import SAC, SACConfig
 from gpuyard.network.sizes import NetworkSizes
 from support.small_environments import vector
 from support.small_learning import (

@@ -9,10 +9,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from gpuyard.learn.memory.collector import Collector
-from gpuyard.learn.networks.heads import make_network
-from gpuyard.learn.rates import Schedule
-from gpuyard.learn.sac import (
+from gpuyard.learn.algorithms.sac import (
     SAC,
     Choice,
     SACConfig,
@@ -23,6 +20,9 @@ from gpuyard.learn.sac import (
     sac_losses,
     temperature_loss,
 )
+from gpuyard.learn.memory.collector import Collector
+from gpuyard.learn.networks.heads import make_network
+from gpuyard.learn.rates import Schedule
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
 from support.small_environments import vector

@@ -12,10 +12,19 @@ from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.env import SchedulingVectorEnv
 from gpuyard.errors import InputError
+from gpuyard.learn.algorithms.search import (
+    RuleSearch,
+    Search,
+    SearchProgress,
+    SearchResult,
+    fitting_window,
+    search,
+)
+from gpuyard.learn.config import read_config
 from gpuyard.learn.rules.cma import RuleRunner
+from gpuyard.learn.rules.config import SearchConfig
 from gpuyard.learn.rules.grid import Objective, grid_policies, neighbours
 from gpuyard.learn.rules.rule import Rule, Units, rule_of, steps_of
-from gpuyard.learn.search import SearchConfig, SearchProgress, SearchResult, search
 from gpuyard.metrics.catalogue import compute_metrics
 from gpuyard.observation.config import EnvConfig
 from gpuyard.policies.family import fixed_heuristics
@@ -417,3 +426,62 @@ def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], says: str)
 def test_an_unknown_placement_is_refused_by_name() -> None:
     with pytest.raises(ValidationError, match="unknown placement 'consolidated'"):
         SearchConfig(placement="consolidated")
+
+
+# --- As a run
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "size"),
+    [
+        ("demo", {}, 256),
+        ("bursty-8gpu", {}, 32),
+        ("poisson", {}, 1024),
+        ("demo", {"jobs_per_window": 50}, 50),
+    ],
+)
+def test_windows_are_shorter_where_the_usual_ones_find_no_room(
+    name: str, given: dict[str, int], size: int
+) -> None:
+    tables = {"algorithm": "search", "environment": {"workload": name, "cluster": "8x8"}, "search": given}
+    config, remarks = Search.prepare(read_config(tables))
+    assert config.settings.jobs_per_window == size
+    assert config.to_document()["search"]["jobs_per_window"] == size
+    assert any("--search.jobs_per_window" in remark for remark in remarks) == (size in (256, 32))
+
+
+def test_too_few_jobs_for_any_window_are_left_to_be_refused() -> None:
+    assert fitting_window(window(workload(), 0, 60)) is None
+
+
+def test_seed_and_time_of_a_run_are_those_of_its_search() -> None:
+    tables = {"algorithm": "search", "environment": {"workload": "demo"}}
+    config = read_config({**tables, "training": {"seed": 7, "minutes": 2}})
+    assert (config.settings.seed, config.settings.seconds) == (7, 120.0)
+    again = read_config(config.to_document())
+    assert (again.settings, again.training.seed) == (config.settings, 7)
+    assert read_config({**tables, "search": {"seed": 3}}).training.seed == 3
+
+
+def test_generations_given_again_lead_to_the_same_rule() -> None:
+    def prepared() -> RuleSearch:
+        job = RuleSearch(workload(), cluster(), tiny(), SimulationConfig())
+        job.prepare()
+        return job
+
+    straight, resumed = prepared(), prepared()
+    straight.advance()
+    straight.advance()
+    assert straight.tuning is not None
+    assert resumed.tuning is not None
+    resumed.tuning.repeat(straight.tuning.losses, straight.tuning.history)
+    for job in (straight, resumed):
+        while not job.is_over:
+            job.advance()
+    assert resumed.tuning.losses == straight.tuning.losses
+    first, second = straight.result(), resumed.result()
+    assert first.judged == second.judged
+    assert first.rule is not None
+    assert second.rule is not None
+    for name, tensor in first.rule.tensors.items():
+        np.testing.assert_array_equal(tensor, second.rule.tensors[name])

@@ -10,9 +10,9 @@ from gpuyard import _core
 from gpuyard.env import SchedulingVectorEnv
 from gpuyard.errors import InputError
 from gpuyard.learn.config import read_config
-from gpuyard.learn.factory import make_policy_network
 from gpuyard.learn.networks.heads import make_network
 from gpuyard.learn.settings import assemble
+from gpuyard.learn.start import make_policy_network
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.model_file import ModelFile, write_model
 from gpuyard.network.sizes import NetworkSizes

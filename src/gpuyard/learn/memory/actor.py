@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gpuyard.learn.learner import NotFiniteError, to_tensors
+from gpuyard.learn.algorithm import NotFiniteError
+from gpuyard.learn.learner import to_tensors
 from gpuyard.learn.memory.collector import Arrays
 from gpuyard.learn.networks.heads import SchedulingNetwork
 from gpuyard.network.config import RULE_KINDS

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from gpuyard.env.vector import SchedulingVectorEnv
+from gpuyard.learn.algorithm import NotFiniteError
 from gpuyard.learn.config import TrainConfig
-from gpuyard.learn.factory import make_learner, make_policy_network
-from gpuyard.learn.learner import Learner, NotFiniteError, to_tensors
+from gpuyard.learn.learner import Learner, make_learner, to_tensors
 from gpuyard.learn.memory.collector import Collector
 from gpuyard.learn.memory.environments import Environments
 from gpuyard.learn.networks.heads import SchedulingNetwork, masked_logits
 from gpuyard.learn.process.group import ProcessGroup
+from gpuyard.learn.start import make_policy_network
 
 ENVS = 16
 CHECK_S = 40.0

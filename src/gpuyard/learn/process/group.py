@@ -1,4 +1,4 @@
-"""Processes of one training run on one machine: they average gradients and tell each other small things.
+"""Processes of one training run on one machine: they average gradients and exchange small messages.
 
 Arrays are exchanged through memory that all of them map, words through sockets to the first process. The sum
 is taken in order of rank, so that every process computes the same bits.
@@ -9,9 +9,12 @@ import os
 import socket
 import struct
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 _LENGTH = struct.Struct("!q")
 
@@ -38,10 +41,12 @@ class ProcessGroup:
         self._slots = np.empty((0, 0, 0), np.float32)
         self._turn = 0
 
-    def average(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+    def average(self, parameters: "Iterable[torch.nn.Parameter]") -> None:
         """Replace gradients by their mean over all processes."""
         if self.size == 1:
             return
+        import torch
+
         gradients = [p.grad for p in parameters if p.grad is not None]
         flat = torch.cat([g.reshape(-1) for g in gradients]) if gradients else torch.zeros(0)
         mean = self.total(flat.to("cpu", torch.float32).numpy()) / np.float32(self.size)

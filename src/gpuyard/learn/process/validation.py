@@ -1,4 +1,4 @@
-"""How good a policy is on held-out windows, beside heuristics on the same windows."""
+"""How good a policy is on held-out windows, compared with heuristics on the same windows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gpuyard.errors import InputError
-from gpuyard.learn.config import ValidationSection
+from gpuyard.learn.config import TrainConfig, ValidationSection
 from gpuyard.learn.memory.environments import Environments
 from gpuyard.metrics.catalogue import metrics
 from gpuyard.network.config import NetworkConfig
+from gpuyard.network.model_file import ModelFile
 from gpuyard.network.rollout import EpisodeResults, native_network, run_episodes
 from gpuyard.network.sizes import NetworkSizes
+from gpuyard.observation.spec import EnvModel
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.registry import suggest
 
@@ -90,12 +91,8 @@ class Validation:
         """The one with the best score."""
         return max(self.heuristics.items(), key=lambda entry: entry[1].score)
 
-    def run(self, weights: Mapping[str, Tensor]) -> Judgement:
+    def run(self, tensors: Mapping[str, NDArray[np.float32]]) -> Judgement:
         """Judge the policy with these weights: its likeliest action in every state."""
-        return self.run_tensors({name: tensor.detach().cpu().numpy() for name, tensor in weights.items()})
-
-    def run_tensors(self, tensors: Mapping[str, NDArray[np.float32]]) -> Judgement:
-        """The same of weights as arrays."""
         network = native_network(self._network, self._sizes, tensors)
         return self._judge(run_episodes(self._model, self._names, network, threads=self._threads))
 
@@ -166,3 +163,21 @@ def _higher_is_better(metric: str) -> bool:
         known = dict.fromkeys(("return", *METRICS))
         raise InputError(f"validation.metric: unknown metric {metric!r}{suggest(metric, known)}")
     return metrics()[metric].direction == "higher" if metric in metrics() else False
+
+
+def model_of(
+    config: TrainConfig,
+    model: EnvModel,
+    tensors: Mapping[str, NDArray[np.float32]],
+    step: int,
+    judgement: Judgement,
+) -> ModelFile:
+    """The weights of a network as a model, with what it was trained on and what it reached."""
+    training = {
+        "algorithm": config.algorithm,
+        "steps": step,
+        "seed": config.training.seed,
+        "environment": config.to_document()["environment"],
+        "validation": {"score": judgement.score, **judgement.values},
+    }
+    return ModelFile.of(model, config.network, tensors, training)

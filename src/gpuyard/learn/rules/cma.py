@@ -1,7 +1,7 @@
 """CMA-ES over the weights of a rule, whole windows run natively."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -110,23 +110,15 @@ class Generation:
     elapsed_s: float
 
 
-@dataclass(frozen=True)
-class TunedRule:
-    """The best rule that CMA-ES passed, by training and validation windows together."""
+class Tuning:
+    """Moves the weights of a rule by CMA-ES, a generation at a time.
 
-    rule: Rule
-    history: tuple[Generation, ...]
+    All but the time follows from the seed and the losses: a resumed one is given the same losses again.
 
-
-def tune(
-    start: Rule,
-    steps: Rule,
-    train: Held,
-    validation: Held,
-    config: SearchConfig,
-    tell: Callable[[Generation], None],
-) -> TunedRule:
-    """Move the weights of a rule by CMA-ES.
+    Attributes:
+        history: Its generations, the first of which is the rule that it starts from.
+        losses: Of the populations of all further generations.
+        rule: The best rule that it passed, by training and validation windows together.
 
     Args:
         start: Where to start.
@@ -134,47 +126,57 @@ def tune(
         train: Windows that generations are drawn from.
         validation: Windows that help to choose among the means of generations.
         config: Settings.
-        tell: Told of every generation.
     """
-    return _Tuning(start, steps, train, validation, config, tell).run()
 
-
-class _Tuning:
-    def __init__(
-        self,
-        start: Rule,
-        steps: Rule,
-        train: Held,
-        validation: Held,
-        config: SearchConfig,
-        tell: Callable[[Generation], None],
-    ) -> None:
+    def __init__(self, start: Rule, steps: Rule, train: Held, validation: Held, config: SearchConfig) -> None:
         self._start, self._steps = start, steps
         self._train, self._validation = train, validation
-        self._config, self._tell = config, tell
-        self._began = time.monotonic()
+        self._config = config
+        self._began, self._is_late = time.monotonic(), False
         self._rng = np.random.default_rng(config.seed)
         self._strategy = covariance_strategy(steps.size, config.sigma, config.population, config.seed)
-        self._history: list[Generation] = []
+        self.history: list[Generation] = []
+        self.losses: list[list[float]] = []
         self._near = train.figures(start)  # of the last rule that was looked at on all training windows
-        self._best = (np.inf, start)
+        self._least, self.rule = np.inf, start
+        self._note([train.objective.loss(self._near)], looks=True)
 
-    def run(self) -> TunedRule:
-        self._note(0, [self._train.objective.loss(self._near)], looks=True)
-        for number in range(1, self._config.generations + 1):
-            losses = self._generation()
-            over = number == self._config.generations or self._is_over()
-            self._note(number, losses, looks=over or number % self._config.check_every == 0)
-            if over:
-                break
-        return TunedRule(self._best[1], tuple(self._history))
+    @property
+    def generation(self) -> int:
+        """How many there were after the start."""
+        return len(self.losses)
 
-    def _generation(self) -> list[float]:
+    @property
+    def is_over(self) -> bool:
+        """Whether generations or time are used up."""
+        return self._is_late or self.generation == self._config.generations
+
+    def advance(self) -> Generation:
+        """One generation."""
         points = self._strategy.ask()
         rules = [self._start.moved(self._steps, np.asarray(point)) for point in points]
         losses = self._train.losses(rules, self._draw(), self._near)
         self._strategy.tell(points, losses)
-        return losses
+        self.losses.append(losses)
+        limit = self._config.seconds
+        self._is_late = limit is not None and self._elapsed_s() >= limit
+        return self._note(losses, looks=self.is_over or self.generation % self._config.check_every == 0)
+
+    def repeat(self, losses: Sequence[Sequence[float]], history: Sequence[Generation]) -> None:
+        """Go through generations again, given their losses; the history has its start too."""
+        looked = None
+        for numbers, generation in zip(losses, history[1:], strict=True):
+            points = self._strategy.ask()
+            self._draw()
+            self._strategy.tell(points, list(numbers))
+            self.losses.append(list(numbers))
+            self.history.append(generation)
+            if generation.train_loss is not None and generation.validation_loss is not None:
+                looked = self._mean()
+                self._keep(looked, generation.train_loss, generation.validation_loss)
+        if looked is not None:
+            self._near = self._train.figures(looked)
+        self._began = time.monotonic() - history[-1].elapsed_s
 
     def _draw(self) -> list[int]:
         """Some of the training windows, one of each stretch."""
@@ -182,36 +184,39 @@ class _Tuning:
         edges = np.linspace(0, count, min(self._config.windows_per_generation, count) + 1).round().astype(int)
         return [int(self._rng.integers(first, end)) for first, end in pairwise(edges)]
 
-    def _note(self, number: int, losses: Sequence[float], *, looks: bool) -> None:
+    def _note(self, losses: Sequence[float], *, looks: bool) -> Generation:
         on_train, on_validation = self._look(self._mean()) if looks else (None, None)
-        self._history.append(
+        self.history.append(
             Generation(
-                number=number,
+                number=self.generation,
                 loss=min(losses),
                 median_loss=float(np.median(losses)),
                 sigma=float(self._strategy.sigma),
                 train_loss=on_train,
                 validation_loss=on_validation,
-                elapsed_s=time.monotonic() - self._began,
+                elapsed_s=self._elapsed_s(),
             )
         )
-        self._tell(self._history[-1])
+        return self.history[-1]
 
     def _look(self, rule: Rule) -> tuple[float, float]:
-        """Its losses on all windows; the best rule by both together is kept."""
+        """Its losses on all windows."""
         self._near = self._train.figures(rule)
         on_train = self._train.objective.loss(self._near)
         on_validation = self._validation.objective.loss(self._validation.figures(rule))
+        self._keep(rule, on_train, on_validation)
+        return on_train, on_validation
+
+    def _keep(self, rule: Rule, on_train: float, on_validation: float) -> None:
+        """Keep the rule if it is the best so far, by all windows together."""
         windows = len(self._train.rows), len(self._validation.rows)
         together = float(np.average([on_train, on_validation], weights=windows))
-        if together < self._best[0]:
-            self._best = (together, rule)
-        return on_train, on_validation
+        if together < self._least:
+            self._least, self.rule = together, rule
 
     def _mean(self) -> Rule:
         """The middle of the distribution that the next population is drawn from."""
         return self._start.moved(self._steps, np.asarray(self._strategy.mean, dtype=np.float64))
 
-    def _is_over(self) -> bool:
-        limit = self._config.seconds
-        return limit is not None and time.monotonic() - self._began >= limit
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._began

@@ -1,4 +1,4 @@
-"""Settings of the search for a rule (docs/algorithms/search.md). Defaults live here and nowhere else."""
+"""Settings of the search for a rule (docs/algorithms/search.md)."""
 
 from typing import Annotated, Literal, Self
 
@@ -40,6 +40,7 @@ class SearchConfig(BaseModel):
     validation_windows: Windows = 24
     """Evenly spaced over the next 20 %."""
     jobs_per_window: Annotated[int, Field(ge=2, le=1_000_000)] = 1024
+    """Jobs of each window, from an empty cluster on."""
 
     exponents: Annotated[tuple[Exponent, ...], Field(min_length=1)] = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
     """Of the order ``power:A``."""
@@ -51,11 +52,13 @@ class SearchConfig(BaseModel):
         "greedy",
         "easy",
     )
+    """Ways of backfilling that are tried."""
     placement: Annotated[str, Field(min_length=1)] = "consolidate"
+    """Of everything that is tried."""
     first_windows: Windows = 4
     """Windows on which everything is tried; each further round takes the best part and 3 times as many."""
     kept_share: Annotated[float, Field(gt=0, le=1)] = 0.25
-    """The part that goes on to the next round."""
+    """The part that enters the next round."""
     refinements: Annotated[int, Field(ge=0, le=100)] = 4
     """Rounds in which the numbers of the best rule are moved a little, one at a time."""
 
@@ -64,6 +67,7 @@ class SearchConfig(BaseModel):
     seconds: Annotated[float, Field(gt=0)] | None = None
     """Stop CMA-ES after this time even if generations are left. Then results depend on the machine."""
     population: Annotated[int, Field(ge=4, le=10_000)] = 16
+    """Rules of a generation."""
     sigma: Annotated[float, Field(gt=0, le=10)] = 0.12
     """First step size; 1 is a large change of any one weight."""
     windows_per_generation: Windows = 20
@@ -77,8 +81,9 @@ class SearchConfig(BaseModel):
     logarithms of the metric: 0.01 is 1 %."""
 
     seed: Seed = 0
+    """Of windows drawn and of CMA-ES; a run's ``training.seed`` sets it."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """None: one a processor. Results do not depend on it."""
+    """None: one per processor. Results do not depend on it."""
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:

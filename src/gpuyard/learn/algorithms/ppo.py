@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gpuyard.learn.learner import (
     Average,
+    Learner,
     Observation,
     RunningMoments,
     Setup,
@@ -28,6 +29,7 @@ from gpuyard.learn.memory.actor import Actor
 from gpuyard.learn.memory.collector import Arrays, Transition
 from gpuyard.learn.networks.heads import SchedulingNetwork, masked_logits
 from gpuyard.learn.rates import Schedule
+from gpuyard.registry import register
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -44,6 +46,7 @@ class PPOConfig(BaseModel):
     minibatch: Annotated[int, Field(ge=1)] = 1024
     """Samples behind one step of the optimizer, over all processes."""
     discount: Share = 0.99
+    """Of rewards, per step."""
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
     """0: one-step differences; 1: whole returns."""
     clip: Annotated[float, Field(gt=0, le=10)] = 0.2
@@ -57,9 +60,11 @@ class PPOConfig(BaseModel):
     normalize_values: bool = True
     """Learn values in units of the returns' running deviation around their running mean."""
     normalize_advantages: bool = True
+    """Bring the advantages of a rollout to mean 0 and deviation 1."""
     target_kl: Annotated[float, Field(gt=0)] | None = 0.03
     """Stop the epochs of an update when the policy has moved this far on average; None: never."""
     max_gradient_norm: Annotated[float, Field(gt=0)] = 0.5
+    """Longer gradients are shortened to this."""
     value_updates_first: Annotated[int, Field(ge=0)] = 0
     """Updates that teach values alone, so that a policy to start from is not spoilt by wrong ones."""
     noise: Schedule = Schedule(schedule="exponential", start=0.5, end=0.05)
@@ -163,17 +168,20 @@ def gaussian(means: Tensor, mask: Tensor, actions: Tensor, noise: float) -> tupl
     return (logs * legal).sum(-1), (constant + 0.5) * legal.sum(-1)
 
 
-class PPO:
+@register("algorithm", "ppo")
+class PPO(Learner):
     """PPO in the middle of training."""
 
-    keep_steps = 0
+    summary = "proximal policy optimisation: clipped steps on fresh rollouts"
+    settings = PPOConfig
+    takes_warm_start = True
 
     def __init__(self, network: SchedulingNetwork, config: PPOConfig, setup: Setup) -> None:
         self.config = config
         self.setup = setup
-        self.networks: dict[str, nn.Module] = {"policy": network}
+        self.networks = {"policy": network}
         parameters = [p for p in network.parameters() if p.requires_grad]
-        self.optimizers: dict[str, torch.optim.Optimizer] = {
+        self.optimizers = {
             "policy": torch.optim.Adam(parameters, lr=1.0, eps=1e-5, fused=setup.device.type == "cpu")
         }
         self._parameters = parameters

@@ -1,13 +1,14 @@
 """CMA-ES over the weights of a rule or of a small network, in any environment; docs/algorithms/evolve.md.
 
 Where ``train search`` tunes a rule for schedules of whole windows, this tunes one for whatever an environment
-rewards, in its own way of stepping: one event a step, blocking, with its own horizon. No gradients: whole
+rewards, in its own way of stepping: one event per step, blocking, with its own horizon. No gradients: whole
 episodes are run natively, a population on the same episodes.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpuyard.env.vector import SchedulingVectorEnv
 from gpuyard.errors import InputError
+from gpuyard.learn.algorithm import Algorithm
+from gpuyard.learn.config import TrainConfig
+from gpuyard.learn.memory.environments import Environments
 from gpuyard.learn.rules.covariance import covariance_strategy
 from gpuyard.network.rollout import NativeNetwork
 from gpuyard.observation.spec import EnvModel
+from gpuyard.registry import register
+
+if TYPE_CHECKING:
+    from gpuyard.learn.process.group import ProcessGroup
+    from gpuyard.learn.process.loop import TrainingLoop
 
 Tensors = dict[str, NDArray[np.float32]]
 Steps = dict[str, NDArray[np.float64]]
@@ -45,6 +54,7 @@ class EvolveConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     generations: Annotated[int, Field(ge=1, le=1_000_000)] = 80
+    """How many are played."""
     population: Annotated[int, Field(ge=4, le=10_000)] = 16
     """Rules of a generation."""
     episodes: Annotated[int, Field(ge=1, le=100_000)] = 48
@@ -237,3 +247,38 @@ class Evolution:
                 moved[name] = moved[name] - moved[leaning] @ self._middle
         first = {name: self._start[name].astype(np.float64) for name in moved}
         return self._start | {name: (first[name] + by).astype(np.float32) for name, by in moved.items()}
+
+
+@register("algorithm", "evolve")
+class Evolve(Algorithm):
+    """CMA-ES in an environment, as an algorithm of runs: one process, whose threads play."""
+
+    summary = "CMA-ES over a rule or a small network, in any environment"
+    settings = EvolveConfig
+    unit = "episode"
+    defaults = {"network": {"kind": "rule"}}  # noqa: RUF012
+    moves_rules = True
+
+    @classmethod
+    def resolve(cls, config: TrainConfig) -> TrainConfig:
+        """One process; as many steps as episodes are played."""
+        own: EvolveConfig = config.settings
+        played = own.generations * own.population * own.episodes
+        training = config.training.model_copy(update={"processes": 1, "steps": played})
+        return config.model_copy(update={"training": training})
+
+    @classmethod
+    def prepare(cls, config: TrainConfig) -> tuple[TrainConfig, list[str]]:
+        """Remarks on rules with so many weights that little will be found."""
+        config, remarks = super().prepare(config)
+        if config.network.kind == "state-rule":
+            model = Environments(config.environment).model("train")
+            remarks += filter(None, [many_weights_in_words(model, config.settings)])
+        return config, remarks
+
+    @classmethod
+    def loop(cls, directory: Path, config: TrainConfig, group: "ProcessGroup") -> "TrainingLoop":
+        """Plays, validates, writes."""
+        from gpuyard.learn.process.evolve_loop import EvolveLoop
+
+        return EvolveLoop(directory, config, group)

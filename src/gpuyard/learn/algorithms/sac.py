@@ -28,14 +28,16 @@ from gpuyard.learn.off_policy import (
     adam,
     check_has_values,
 )
+from gpuyard.registry import register
 
 
 class SACConfig(OffPolicyConfig):
-    """Settings of discrete SAC, beside those that it shares with D3QN."""
+    """Settings of discrete SAC, in addition to those that it shares with D3QN."""
 
     n_steps: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Rewards that are added up before the value of a state is asked for."""
     dueling: bool = True
-    """Critics tell the value of the state plus the advantage of the action."""
+    """Critics give the value of the state plus the advantage of the action."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """What entropy is worth, in units of (scaled) reward; at first, if it is learnt."""
     learn_temperature: bool = True
@@ -173,8 +175,12 @@ def _values(critic: nn.Module, observation: Mapping[str, Tensor], config: SACCon
     return dueling(logits, value, observation["mask"]) if config.dueling else logits
 
 
+@register("algorithm", "sac")
 class SAC(OffPolicy):
     """Discrete SAC in the middle of training."""
+
+    summary = "soft actor-critic for discrete actions, with a learnt temperature"
+    settings = SACConfig
 
     def __init__(self, network: SchedulingNetwork, config: SACConfig, setup: Setup) -> None:
         check_has_values(network.config, setup.sizes, "sac")

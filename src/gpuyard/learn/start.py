@@ -1,25 +1,15 @@
-"""Networks, algorithms and models from the settings of a run."""
+"""What training starts from: a new network, a rule that is written down, or the weights of a model."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from gpuyard.env.vector import SchedulingVectorEnv
 from gpuyard.errors import InputError
-from gpuyard.learn.clone import Clone, CloneConfig
 from gpuyard.learn.config import RuleSection, TrainConfig
-from gpuyard.learn.learner import Learner, Setup
 from gpuyard.learn.networks.heads import SchedulingNetwork, make_network
-from gpuyard.learn.process.checkpoint import load_weights
-from gpuyard.learn.process.group import ProcessGroup
-from gpuyard.learn.process.validation import Judgement
-from gpuyard.learn.rates import Schedule
 from gpuyard.network.config import RULE_KINDS, NetworkConfig
 from gpuyard.network.model_file import ModelFile, find_model, read_model
 from gpuyard.network.sizes import NetworkSizes
@@ -199,69 +189,18 @@ def _differing(there: Counter[str], here: Counter[str]) -> str:
     return f"only there: {lists[0]}; only here: {lists[1]}"
 
 
-def make_learner(
-    config: TrainConfig, phase: int, network: SchedulingNetwork, env: SchedulingVectorEnv, group: ProcessGroup
-) -> Learner:
-    """The algorithm; in a run with a warm start, phase 0 imitates first."""
-    seeds = np.random.SeedSequence([config.training.seed, 2, phase, group.rank])
-    device = torch.device(config.training.device)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError("training.device cuda: torch finds no GPU here; use cpu")
-    network.to(device)
-    warm = config.warm_start if phase == 0 else None
-    setup = Setup(
-        sizes=NetworkSizes.of(env.model),
-        envs=env.num_envs,
-        total_steps=warm.steps if warm else config.training.steps,
-        learning_rate=Schedule(schedule="cosine", start=1e-3, end=1e-4) if warm else config.learning_rate,
-        seed=int(seeds.generate_state(1, np.uint64)[0] >> np.uint64(1)),
-        device=device,
-        accumulate=config.training.accumulate,
-        group=group,
-    )
-    if warm:
-        return _clone(network, CloneConfig(policy=warm.policy), setup, env)
-    settings: Any = config.settings
-    if config.algorithm == "clone":
-        return _clone(network, settings, setup, env)
-    if config.algorithm == "ppo":
-        from gpuyard.learn.ppo import PPO
+def load_weights(network: torch.nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Set a network's weights.
 
-        return PPO(network, settings, setup)
-    if config.algorithm == "d3qn":
-        from gpuyard.learn.d3qn import D3QN
-
-        return D3QN(network, settings, setup)
-    from gpuyard.learn.sac import SAC
-
-    return SAC(network, settings, setup)
-
-
-def _clone(network: SchedulingNetwork, config: CloneConfig, setup: Setup, env: SchedulingVectorEnv) -> Clone:
-    return Clone(network, config, setup, lambda: env.expert_actions(config.policy))
-
-
-def model_of(
-    config: TrainConfig, model: EnvModel, network: SchedulingNetwork, step: int, judgement: Judgement
-) -> ModelFile:
-    """The network as a model, with what it was trained on and what it reached."""
-    tensors = {name: tensor.detach().cpu().numpy() for name, tensor in network.state_dict().items()}
-    return model_of_weights(config, model, tensors, step, judgement)
-
-
-def model_of_weights(
-    config: TrainConfig,
-    model: EnvModel,
-    tensors: Mapping[str, NDArray[np.float32]],
-    step: int,
-    judgement: Judgement,
-) -> ModelFile:
-    """The same of weights as arrays."""
-    training = {
-        "algorithm": config.algorithm,
-        "steps": step,
-        "seed": config.training.seed,
-        "environment": config.to_document()["environment"],
-        "validation": {"score": judgement.score, **judgement.values},
-    }
-    return ModelFile.of(model, config.network, tensors, training)
+    Raises:
+        InputError: naming the first tensor that is missing, too many or of another shape.
+    """
+    wanted = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+    given = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    for name in sorted(wanted.keys() | given.keys()):
+        if wanted.get(name) != given.get(name):
+            raise InputError(
+                f"{source} does not fit the network: tensor {name} has shape {given.get(name)}, the network "
+                f"asks for {wanted.get(name)}; network and environment must be those it was trained with"
+            )
+    network.load_state_dict(dict(tensors))

@@ -28,12 +28,14 @@ from gpuyard.learn.off_policy import (
     legal_actions,
 )
 from gpuyard.learn.rates import Schedule
+from gpuyard.registry import register
 
 
 class D3QNConfig(OffPolicyConfig):
-    """Settings of D3QN, beside those that it shares with SAC."""
+    """Settings of D3QN, in addition to those that it shares with SAC."""
 
     n_steps: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Rewards that are added up before the value of a state is asked for."""
     double: bool = True
     """Choose the next action by the network and value it by its slow copy, which overestimates less."""
     dueling: bool = True
@@ -108,8 +110,12 @@ def _of_actions(values: Tensor, actions: Tensor) -> Tensor:
     return values.gather(-1, actions[:, None])[:, 0]
 
 
+@register("algorithm", "d3qn")
 class D3QN(OffPolicy):
     """D3QN in the middle of training."""
+
+    summary = "Q-learning: double, dueling, n-step, with prioritised replay"
+    settings = D3QNConfig
 
     def __init__(self, network: SchedulingNetwork, config: D3QNConfig, setup: Setup) -> None:
         check_has_values(network.config, setup.sizes, "d3qn")

@@ -5,7 +5,7 @@ only ever seen its teacher's states does not know what to do after its own mista
 """
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
@@ -13,9 +13,21 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from gpuyard.learn.learner import Average, Setup, check_finite, sample, set_learning_rate, to_tensors
+from gpuyard.env.vector import SchedulingVectorEnv
+from gpuyard.learn.config import TrainConfig
+from gpuyard.learn.learner import (
+    Average,
+    Learner,
+    Setup,
+    check_finite,
+    sample,
+    set_learning_rate,
+    to_tensors,
+)
 from gpuyard.learn.memory.collector import Arrays, Transition
 from gpuyard.learn.networks.heads import masked_logits
+from gpuyard.policies.grammar import parse_policy
+from gpuyard.registry import register
 
 
 class CloneConfig(BaseModel):
@@ -30,9 +42,11 @@ class CloneConfig(BaseModel):
     rollout_steps: Annotated[int, Field(ge=1, le=1_000_000)] = 32
     """Steps of each environment between updates."""
     epochs: Annotated[int, Field(ge=1, le=1000)] = 2
+    """Passes over what was seen between updates."""
     minibatch: Annotated[int, Field(ge=1)] = 512
     """Samples behind one step of the optimizer, over all processes."""
     max_gradient_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Longer gradients are shortened to this."""
 
 
 def clone_loss(logits: Tensor, mask: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,7 +64,8 @@ def ranking_loss(means: Tensor, mask: Tensor, labels: Tensor) -> tuple[Tensor, T
     return loss, chosen.to(means.dtype).mean()
 
 
-class Clone:
+@register("algorithm", "clone")
+class Clone(Learner):
     """Behaviour cloning in the middle of training.
 
     Args:
@@ -60,7 +75,8 @@ class Clone:
         expert: Says what the policy does in every environment's present state.
     """
 
-    keep_steps = 0
+    summary = "behaviour cloning: learn to act as a policy does"
+    settings = CloneConfig
 
     def __init__(
         self, network: nn.Module, config: CloneConfig, setup: Setup, expert: Callable[[], NDArray[Any]]
@@ -70,12 +86,25 @@ class Clone:
         self.networks = {"policy": network}
         self._network = network
         self._parameters = [p for p in network.parameters() if p.requires_grad]
-        self.optimizers: dict[str, torch.optim.Optimizer] = {
+        self.optimizers = {
             "policy": torch.optim.Adam(self._parameters, lr=1.0, fused=setup.device.type == "cpu")
         }
         self._expert = expert
         self._generator = torch.Generator().manual_seed(setup.seed)
         self._rollout: list[dict[str, Tensor]] = []
+
+    @classmethod
+    def create(
+        cls, network: nn.Module, settings: CloneConfig, setup: Setup, env: SchedulingVectorEnv
+    ) -> Self:
+        """A learner that asks the environments what the policy would do."""
+        return cls(network, settings, setup, lambda: env.expert_actions(settings.policy))
+
+    @classmethod
+    def prepare(cls, config: TrainConfig) -> tuple[TrainConfig, list[str]]:
+        """Refuses policies that do not exist."""
+        parse_policy(config.settings.policy)
+        return super().prepare(config)
 
     @property
     def at_boundary(self) -> bool:
