@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json as json_text
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich.table import Table
 
-from gpuyard.cli.inputs import check_output, one_line, open_console, print_json, print_note
+from gpuyard.cli.inputs import check_output, one_line, open_console, print_json
 from gpuyard.cli.parameters import Flag, Json, settings
 from gpuyard.cli.runs import run_document
 from gpuyard.errors import InputError
 from gpuyard.learn.config import EnvironmentSection, TrainConfig, TrainingSection
 from gpuyard.learn.process.exit_codes import FAILED
 from gpuyard.runs.directory import FOLDER, find_directory, open_run
-from gpuyard.terminal.console import StageProgress, errors
+from gpuyard.terminal.console import errors
 from gpuyard.terminal.live import watch_training
 from gpuyard.terminal.runs import outcome_in_words
 from gpuyard.terminal.search import search_in_words, search_summary, search_table
-from gpuyard.units import duration, number
 
 RUNS = Path(FOLDER)
 Jobs = Annotated[
@@ -167,8 +164,10 @@ def _run(
 
 
 def _check(config: TrainConfig, json: bool) -> int:
+    from gpuyard.learn.learner import find_learner
     from gpuyard.learn.process.check import CHECK_S, check_training, report
 
+    find_learner(config.algorithm)
     print(f"Training on one window again and again: takes about {CHECK_S:.0f} s.", file=sys.stderr)
     result = check_training(config)
     if json:

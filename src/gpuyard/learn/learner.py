@@ -134,12 +134,21 @@ def make_learner(
         from gpuyard.learn.algorithms.clone import Clone, CloneConfig
 
         return Clone.create(network, CloneConfig(policy=warm.policy), setup, env)
-    learner = find_algorithm(config.algorithm)
-    if not issubclass(learner, Learner):
+    return find_learner(config.algorithm).create(network, config.settings, setup, env)
+
+
+def find_learner(algorithm: str) -> type[Learner]:
+    """The algorithm of that name.
+
+    Raises:
+        InputError: if it does not train by gradients.
+    """
+    found = find_algorithm(algorithm)
+    if not issubclass(found, Learner):
         raise InputError(
-            f"this needs an algorithm that trains by gradients, such as ppo; {config.algorithm} does not"
+            f"this needs an algorithm that trains by gradients, such as ppo; {algorithm} does not"
         )
-    return learner.create(network, config.settings, setup, env)
+    return found
 
 
 def to_tensors(observation: Arrays, device: torch.device) -> Observation:
