@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.evaluate.setting import PolicyEntry, Role
 from gpuyard.network.policy import LearnedPolicy
 from gpuyard.network.transfer import other_cluster, other_information, other_steps
@@ -73,7 +73,7 @@ def find_contenders(
             raise InputError(
                 f"policies {first} and {given} would both be {policy.name}, as names without a placement "
                 "take that of the others; leave one of them out, or write both with their placements "
-                f"({before} and {own}) and add --any-placement"
+                f"({before} and {own}) and add {setting('any_placement', True)}"
             )
         contenders.setdefault(policy.name, contender_of(policy))
     return with_labels(list(contenders.values())), shared
@@ -96,8 +96,8 @@ def _shared_placement(
         (first, of_first), (second, of_second), *_ = stated.items()
         raise InputError(
             f"policies must be compared with the same placement, but {first} is {of_first} and {second} "
-            f"{of_second}; compare those with {first} and those with {second} apart, or all of "
-            "them with --any-placement"
+            f"{of_second}; compare those with {first} and those with {second} apart, or all of them with "
+            f"{setting('any_placement', True)}"
         )
     return next(iter(stated), DEFAULT_PLACEMENT)
 
@@ -172,14 +172,14 @@ def checked(
         return contender
     if policy.model.kind in HOST_KINDS:
         raise InputError(
-            f"policy {policy.name}: chooses hosts, which shows in its own environment only; use --episodes "
-            "(evaluate_episodes)"
+            f"policy {policy.name}: chooses hosts, which shows in its own environment only; use "
+            f"{setting('episodes')} (evaluate_episodes)"
         )
     differences = [*other_information(policy.model, config), *other_cluster(policy.model, cluster)]
     if differences and not transfer:
         raise InputError(
             f"policy {policy.name}: {differences[0]}; compare it under the same, train it anew, or allow it "
-            "with --transfer"
+            f"with {setting('transfer', True)}"
         )
     policy.check_supported(workload, cluster, config)
     notes = [*differences, *other_steps(policy.model)]

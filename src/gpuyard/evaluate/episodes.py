@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.config import BEST
 from gpuyard.evaluate.contenders import Contender, contender_of
@@ -117,11 +117,14 @@ def _settings_of(source: str, changes: Mapping[str, Any]) -> tuple[EnvironmentSe
         place, document = source, dict(read_model(find_model(source)).training)
         document.pop("validation", None)  # what it reached, not how that was measured
     if document.get("algorithm") == "search":
-        raise InputError(f"{source}: a search has no environment of its own; compare it with --on JOBS")
+        raise InputError(
+            f"{source}: a search has no environment of its own; compare it with {setting('on', 'JOBS')}"
+        )
     document["environment"] = {**document.get("environment", {}), **changes}
     if left_behind(document["environment"].get("workload")):
         raise InputError(
-            f"{source}: was trained on jobs that do not come with it; compare it with --on JOBS, or make "
+            f"{source}: was trained on jobs that do not come with it; compare it with "
+            f"{setting('on', 'JOBS')}, or make "
             "them as its card says (docs/models.md)"
         )
     return _section(EnvironmentSection, document, place), _section(ValidationSection, document, place)

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.evaluate.bootstrap import FEWEST_DISJOINT
 from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.config import EvaluationConfig, read_evaluation
@@ -60,7 +60,7 @@ def compare(
     if isinstance(workload, str | Path):
         workload = read_workload(workload)
     if machines is None:
-        raise InputError("name the cluster that the jobs run on, such as --cluster 64x8 (cluster='64x8')")
+        raise InputError(f"name the cluster that the jobs run on, such as {setting('cluster', '64x8')}")
     draws = evaluation.draws or (preset is None and isinstance(workload, GeneratorConfig))
     if isinstance(workload, GeneratorConfig) and not draws:
         workload = workload.generate().workload
@@ -107,9 +107,9 @@ def few_windows(workload: Workload, part: Part, jobs: int | None) -> str:
     if jobs is None or not jobs <= there < FEWEST_DISJOINT * jobs:
         return ""
     size = fitting_size(workload, [part])
-    what_to_do = "compare on draws like these jobs (--draws)"
+    what_to_do = f"compare on draws like these jobs ({setting('draws', True)})"
     if size is not None:
-        what_to_do = f"--jobs-per-window {size} would make it {there // size}"
+        what_to_do = f"{setting('jobs_per_window', size)} would make it {there // size}"
     return (
         f"the {part} part of {workload.metadata.name} has {there:,} jobs, {there / jobs:.1f} windows of "
         f"{jobs:,} side by side, so intervals will be weak; {what_to_do}"
@@ -128,9 +128,9 @@ def refuse_long_windows(workload: Workload, parts: Sequence[Part], jobs: int | N
         InputError: naming the part.
     """
     size = fitting_size(workload, parts)
-    what_to_do = "compare on draws like these jobs (--draws)"
+    what_to_do = f"compare on draws like these jobs ({setting('draws', True)})"
     if size is not None:
-        what_to_do = f"use shorter windows, such as --jobs-per-window {size}"
+        what_to_do = f"use shorter windows, such as {setting('jobs_per_window', size)}"
     for part in parts:
         there = _jobs(workload, part)
         if there < (jobs or 1):

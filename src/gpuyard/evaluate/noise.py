@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from gpuyard.config import SimulationConfig
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.evaluate.tables import CLASS_SCHEMA
 
 _KEYS = ("policy", "window", "by", "class")
@@ -26,7 +26,7 @@ def drawn_noise(simulation: SimulationConfig, count: int) -> tuple[SimulationCon
     if count > 1 and simulation.estimates != "noisy":
         raise InputError(
             f"noise is drawn {count} times, but estimates are {simulation.estimates}: use estimates noisy, "
-            "or leave noise_draws (--noise-draws) out"
+            f"or leave {setting('noise_draws')} out"
         )
     seeds = [(simulation.seed + i) % _LARGEST_SEED for i in range(count)]
     return tuple(simulation.model_copy(update={"seed": seed}) for seed in seeds)

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.evaluate.comparison import in_full
 from gpuyard.files import atomic_write
 from gpuyard.report.model import Report
@@ -76,14 +76,16 @@ def _open(path: Path, temporary: Path) -> Any:
 
 def _find(report: Report, policy: str | None) -> str:
     if not report.schedules:
-        raise InputError("--perfetto: these results hold no schedules; simulate --out writes them")
+        raise InputError(
+            f"{setting('perfetto')}: these results hold no schedules; gpuyard simulate writes them"
+        )
     subject_first = sorted(report.standings, key=lambda one: one.name != report.subject)
     names = {policy} if policy is None else {policy, in_full(policy)}
     for one in subject_first:
         if one.name in report.schedules and names & {None, one.name, one.label}:
             return one.name
     known = ", ".join(one.label for one in report.standings if one.name in report.schedules)
-    raise InputError(f"--policy {policy}: there is no schedule of it; there are those of {known}")
+    raise InputError(f"{setting('policy', policy)}: there is no schedule of it; there are those of {known}")
 
 
 def trace_events(report: Report, policy: str) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.files import atomic_write
 from gpuyard.report.document import page
 from gpuyard.report.model import Report
@@ -88,9 +88,9 @@ def make_report(
         InputError: as in ``write_report``, or if there is no schedule to trace.
     """
     if policy is not None and perfetto is None:
-        raise InputError("--policy says whose schedule --perfetto writes; give both")
+        raise InputError(f"{setting('policy')} says whose schedule {setting('perfetto')} writes; give both")
     if perfetto is not None and perfetto.resolve() == out.resolve():
-        raise InputError(f"--perfetto {perfetto}: is the page itself; give another name")
+        raise InputError(f"{setting('perfetto', perfetto)}: is the page itself; give another name")
     report, runs = read_sources(as_paths(directories), metric=metric)
     text = page(report, runs)
     traced = None if perfetto is None else write_perfetto(perfetto, report, policy)

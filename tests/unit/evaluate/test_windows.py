@@ -177,7 +177,7 @@ def test_few_windows_are_told_with_the_size_that_makes_them_eight() -> None:
     jobs = some_jobs(6000)
     there = len(split_by_time(jobs).test)
     told = few_windows(jobs, "test", there // 3)
-    assert told.endswith(f"--jobs-per-window {there // 8} would make it 8")
+    assert told.endswith(f"`jobs_per_window={there // 8}` would make it 8")
     assert not few_windows(jobs, "test", there // 5)
     assert not few_windows(jobs, "test", None)
 
@@ -267,7 +267,11 @@ def test_many_jobs_are_kept_of_some_windows_only(monkeypatch: pytest.MonkeyPatch
         (["sjff"], {}, "unknown order"),
         (["sjf/spread", "saf/consolidate"], {}, "same placement"),
         (["sjf/spread"], {"placement": "consolidate"}, "same placement"),
-        (["sjf", "sjf/spread"], {}, r"sjf and sjf/spread would both be sjf\+strict/spread.*--any-placement"),
+        (
+            ["sjf", "sjf/spread"],
+            {},
+            r"sjf and sjf/spread would both be sjf\+strict/spread.*`any_placement=True`",
+        ),
         (
             ["sjf", "sjf/spread"],
             {"any_placement": True},
@@ -277,9 +281,9 @@ def test_many_jobs_are_kept_of_some_windows_only(monkeypatch: pytest.MonkeyPatch
         (["sjf"], {"metric": "backfilled_jobs"}, "neither more nor less"),
         (["sjf"], {"metric": "energy_kwh"}, "is not known"),
         (["sjf"], {"jobs_per_window": 400}, "the test part of .* has"),
-        (["sjf"], {"windos": 4}, "unknown setting 'windos'"),
-        (["sjf"], {"windows": 0}, "windows 0"),
-        (["sjf"], {"part": "tests"}, "part 'tests'"),
+        (["sjf"], {"windos": 4}, "unknown key windos"),
+        (["sjf"], {"windows": 0}, "`windows=0`"),
+        (["sjf"], {"part": "tests"}, "`part=tests`"),
         (["las+easy"], {}, "preempts"),
     ],
 )
@@ -321,7 +325,7 @@ def test_models_that_knew_other_things_are_refused_unless_that_is_asked_for(
 def test_models_that_choose_hosts_are_sent_to_their_environment(tmp_path: Path) -> None:
     jobs = some_jobs(gang_mix=((1, 5), (2, 3)))
     model = written(tmp_path, like_its_base("select-host", "host-attention", workload=jobs, window=1))
-    with pytest.raises(InputError, match="--episodes"):
+    with pytest.raises(InputError, match="`episodes`"):
         compare([model], jobs, CLUSTER, against="fifo", **SMALL)
 
 
