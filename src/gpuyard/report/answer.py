@@ -103,11 +103,12 @@ def answer_of_windows(
         subject: The one that the answer is about.
         other: The one that it is compared with.
     """
-    words = _words(comparison)
+    words, metric = _words(comparison), comparison.setting.metric
     if subject is other:
         sentence = f"{subject.label} is the only policy here: there is nothing to compare it with."
-        return Answer(sentence, "", [], words)
-    metric = comparison.setting.metric
+        value = metric_text(metric, subject.values.get(metric))
+        alone = [Tile(metric_label(metric), value, subject.label), *side_figures(subject, None, metric)]
+        return Answer(sentence, "", alone, words)
     change = comparison.difference(subject.name, against=other.name)
     what = reference_text(comparison) if other.name == comparison.reference else "the next"
     weak, these = _weakness(comparison.setting), _these(comparison.setting)

@@ -219,6 +219,14 @@ def test_a_first_policy_that_is_the_best_is_compared_with_the_next(tmp_path: Pat
     assert ", the next" in report.answer.sentence
 
 
+def test_a_policy_alone_is_shown_with_its_figures(tmp_path: Path) -> None:
+    report, _ = read_sources([simulated(tmp_path / "results", ("sjf+easy",))])
+    assert "nothing to compare it with" in report.answer.sentence
+    names = [tile.name for tile in report.answer.figures]
+    assert names == ["mean bounded slowdown", "mean JCT", "mean wait", "p99 wait", "max wait"]
+    assert report.schedules.keys() == {"sjf+easy/consolidate"}
+
+
 def test_a_simulation_is_decided_by_another_metric_on_request(simulation: Path) -> None:
     report, _ = read_sources([simulation], metric="p99_wait_s")
     values = [one.values["p99_wait_s"] or 0.0 for one in report.standings]
