@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from experiments.published import Apart
 from experiments.standings import standing
+from gpuyard.config import refusal
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, PolicyEntry
 from gpuyard.evaluate.setting import Kind
@@ -140,11 +141,7 @@ def read_card(path: Path) -> Card:
     except OSError as error:
         raise InputError(f"{path}: the model's card cannot be read ({error.strerror})") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"{path}: is not a model's card: {place}: {first['msg']}; ship the model again"
-        ) from None
+        raise InputError(f"{refusal(error, f'{path}: is not a card')}; ship the model again") from None
 
 
 def read_cards(folder: Path) -> list[Card]:

@@ -16,8 +16,7 @@ from experiments.standings import entry_of_run
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
 from gpuyard.evaluate.setting import Kind
-from gpuyard.files import atomic_write
-from gpuyard.learn.config import load_toml
+from gpuyard.files import atomic_write, read_toml
 from gpuyard.network.model_file import HERE, SUFFIX, model_bytes, read_model
 from gpuyard.runs.directory import BEST, CONFIG
 from gpuyard.units import metric_label, metric_text, plural
@@ -151,7 +150,7 @@ class _Source:
 
     def of_run(self, run: Path) -> str:
         """What a run was trained on."""
-        environment = load_toml(run / CONFIG).get("environment", {})
+        environment = read_toml(run / CONFIG).get("environment", {})
         for name in SOURCES:
             if (source := environment.get(name)) is not None:
                 return self.portable(source) if isinstance(source, str) else str(source.get("kind", name))

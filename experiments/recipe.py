@@ -11,8 +11,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gpuyard.config import refusal
 from gpuyard.errors import InputError
-from gpuyard.learn.config import load_toml
+from gpuyard.files import read_toml
 from gpuyard.network.model_file import HERE
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=80)]
@@ -301,11 +302,8 @@ def read_recipe(path: Path) -> Recipe:
     Raises:
         InputError: if it cannot be read, or something in it is not as expected; with the place.
     """
-    tables: dict[str, Any] = load_toml(path)
+    tables: dict[str, Any] = read_toml(path)
     try:
         return Recipe.model_validate(tables)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = "".join(f"{part}." for part in first["loc"]).removesuffix(".")
-        where = f"{path}: {place}" if place else str(path)
-        raise InputError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+        raise refusal(error, str(path)) from None

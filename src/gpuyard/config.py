@@ -1,5 +1,6 @@
 """Settings: how they are read and refused, and those of a simulation. Defaults live here and nowhere else."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
@@ -12,6 +13,11 @@ from gpuyard.registry import suggest
 Estimates = Literal["exact", "requested", "noisy", "history", "none"]
 Part = Literal["train", "validation", "test", "all"]
 """Of a workload by time: its first 60 %, the next 20 %, the last 20 %, or all of it."""
+
+
+def available_cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def whole_number(value: Any) -> Any:
@@ -160,7 +166,7 @@ def refusal(
     error: ValidationError,
     where: str = "",
     *,
-    prefix: Sequence[str] = (),
+    prefix: Sequence[str] | None = None,
     known: Callable[[tuple[int | str, ...]], Mapping[str, Any]] | None = None,
 ) -> InputError:
     """What pydantic found wrong first, as an error in our words. Every such finding becomes one here.
@@ -168,12 +174,13 @@ def refusal(
     Args:
         error: What pydantic raised.
         where: A file, a format or the like that the values come from; without it they are settings.
-        prefix: Names of the tables that the values stand in.
+        prefix: Names of the tables that the values stand in; None: of a model without tables, where what lies
+            deeper is part of a value.
         known: Names that there are at a place, for an unknown one.
     """
     # A misspelt key is also a missing one; the spelling is what the user wants to hear of.
     problem = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
-    place = (*prefix, *problem["loc"])
+    place = (*(prefix or ()), *problem["loc"])
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
     start = f"{where}: " if where else ""
     if problem["type"] == "extra_forbidden":
@@ -189,8 +196,8 @@ def refusal(
         value = value[0]
     shown = value if isinstance(value, str | int | float | bool) and problem["type"] != "missing" else None
     if where:
-        return InputError(f"{start}{name}{'' if shown is None else f' {shown!r}'}: {words}")
-    if prefix or len(place) == 1:
+        return InputError(f"{start}{name}: {words}{'' if shown is None else f' (is {shown!r})'}")
+    if prefix is not None or len(place) == 1:
         return InputError(f"{setting(name, shown)}: {words}")
     within = name.removeprefix(str(place[0])).lstrip(".") + ("" if shown is None else f" {shown!r}")
     return InputError(f"{setting(str(place[0]))}: {within}: {words}")
@@ -210,6 +217,7 @@ _WORDS = {
     "string_too_short": "expected at least {min_length} characters",
     "string_too_long": "expected at most {max_length} characters",
     "string_type": "expected text",
+    "string_pattern_mismatch": "expected text that matches {pattern}",
     "json_invalid": "is not valid JSON ({error})",
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "is not a whole number"),
     "int_parsing_size": "is too large",

@@ -1,10 +1,11 @@
-"""Files written so that they are either complete or as they were before, and JSON read strictly."""
+"""Files written so that they are either complete or as they were before; JSON read strictly; TOML."""
 
 import json
 import os
 import re
 import secrets
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -157,3 +158,56 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} appears twice")
     return record
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises:
+        InputError: if it cannot be read, with the line.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"{path}: cannot be read ({reason})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: is not valid TOML: {error}") from None
+
+
+def toml_text(document: Mapping[str, Any]) -> str:
+    """Values, tables and lists of tables as TOML; tables inside those are inline, None is left out."""
+    plain = [f"{name} = {toml_value(value)}" for name, value in document.items() if not _tables(value)]
+    blocks = ["\n".join(plain)] if plain else []
+    for name, value in document.items():
+        heading = f"[{_key(name)}]" if isinstance(value, Mapping) else f"[[{_key(name)}]]"
+        for table in _tables(value):
+            stated = [f"{_key(key)} = {toml_value(item)}" for key, item in table.items() if item is not None]
+            blocks.append("\n".join([heading, *stated]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def toml_value(value: Any) -> str:
+    """A value as TOML on one line."""
+    if isinstance(value, Mapping):
+        stated = ((key, item) for key, item in value.items() if item is not None)
+        inner = ", ".join(f"{_key(key)} = {toml_value(item)}" for key, item in stated)
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"{value:.1f}"
+    # Of the control characters, JSON leaves this one alone and TOML does not.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _tables(value: Any) -> list[Mapping[str, Any]]:
+    """A table, or a list of nothing else; empty for any other value."""
+    if isinstance(value, Mapping):
+        return [value]
+    is_list = isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value)
+    return list(value) if is_list else []
+
+
+def _key(name: str) -> str:
+    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else json.dumps(name)

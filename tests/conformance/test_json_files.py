@@ -12,7 +12,7 @@ import torch
 from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
-from gpuyard.learn.config import load_toml
+from gpuyard.files import read_toml
 from gpuyard.learn.process.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from gpuyard.network.model_file import read_model
 from gpuyard.report import write_report
@@ -199,6 +199,6 @@ def test_toml_that_cannot_be_kept_is_refused_by_name(text: str, tmp_path: Path) 
     path = tmp_path / "config.toml"
     path.write_text(text)
     (tmp_path / "progress.jsonl").write_text("")
-    for read in (Cluster.from_toml, load_toml, lambda path: open_run(path.parent)):
+    for read in (Cluster.from_toml, read_toml, lambda path: open_run(path.parent)):
         with pytest.raises(InputError, match=r"config\.toml"):
             read(path)

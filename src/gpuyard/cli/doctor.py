@@ -14,6 +14,7 @@ from typing import Literal
 
 from gpuyard.cli.inputs import open_console, print_json
 from gpuyard.cli.parameters import Json
+from gpuyard.config import available_cores
 from gpuyard.terminal.tables import doctor_table
 
 Status = Literal["ok", "missing", "broken"]
@@ -146,7 +147,7 @@ def _native_core() -> Check:
 
 
 def _machine() -> Check:
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cpus = available_cores()
     memory_gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     return Check("machine", "ok", f"{cpus} CPUs, {memory_gib:.1f} GiB of memory", required=False)
 

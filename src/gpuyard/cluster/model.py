@@ -3,10 +3,8 @@
 See docs/formats/cluster.md.
 """
 
-import json
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -15,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gpuyard.config import refusal
 from gpuyard.errors import InputError
+from gpuyard.files import read_toml, toml_text
 from gpuyard.registry import registered, suggest
 
 UNLIMITED = 2**40
@@ -214,11 +214,7 @@ class Cluster(_Frozen):
             InputError: naming the file and the line or key.
         """
         path = Path(path)
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            reason = error.strerror if isinstance(error, OSError) else f"not valid TOML: {error}"
-            raise InputError(f"{path}: {reason}") from None
+        values = read_toml(path)
         return cls._validated({"name": path.stem, **values}, str(path))
 
     @classmethod
@@ -226,16 +222,12 @@ class Cluster(_Frozen):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise InputError(_explain(error, source)) from None
+            raise refusal(error, source, known=_known_keys) from None
 
     def to_toml(self) -> str:
         """As the text of a TOML file that ``from_toml`` reads back to an equal cluster."""
-        lines = [f"name = {_toml(self.name)}"]
-        for table, entries in (("gpu_types", self.gpu_types), ("nodes", self.nodes)):
-            for entry in entries:
-                stated = entry.model_dump(exclude_none=True)
-                lines += ["", f"[[{table}]]", *(f"{key} = {_toml(value)}" for key, value in stated.items())]
-        return "\n".join(lines) + "\n"
+        types, nodes = ([entry.model_dump() for entry in table] for table in (self.gpu_types, self.nodes))
+        return toml_text({"name": self.name, **({"gpu_types": types} if types else {}), "nodes": nodes})
 
 
 def parse_cluster(text: str) -> Cluster:
@@ -311,30 +303,10 @@ def _node_type(entry: Any) -> Any:
     return _field(entry, "type") or ("cpu" if _field(entry, "gpus") == 0 else "gpu")
 
 
-def _explain(error: ValidationError, source: str) -> str:
-    # A misspelt key is also a missing one; the spelling is what the user wants to hear of.
-    problem = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
-    keys = problem["loc"]
-    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
-    at = f"{source}, key {place}" if place else source
-    if problem["type"] == "extra_forbidden":
-        models: dict[Any, type[BaseModel]] = {"gpu_types": GpuType, "nodes": NodeGroup}
-        model = models.get(keys[0], Cluster) if len(keys) > 1 else Cluster
-        return f"{at}: unknown key{suggest(str(keys[-1]), model.model_fields)}"
-    if problem["type"] == "missing":
-        return f"{at}: is missing; state it"
-    shown = "" if isinstance(problem["input"], (dict, Mapping, BaseModel)) else f" (is {problem['input']!r})"
-    return f"{at}: {problem['msg'].removeprefix('Value error, ')}{shown}"
+def _known_keys(place: tuple[int | str, ...]) -> Mapping[str, Any]:
+    models: dict[Any, type[BaseModel]] = {"gpu_types": GpuType, "nodes": NodeGroup}
+    return models.get(place[0], Cluster).model_fields if place else Cluster.model_fields
 
 
 def _ended(hint: str) -> str:
     return hint if hint.endswith("?") else hint + "."
-
-
-def _toml(value: str | float) -> str:
-    """A TOML value; strings as JSON writes them, except for the one control character JSON leaves alone."""
-    return (
-        json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        if isinstance(value, str)
-        else repr(value)
-    )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster
+from gpuyard.config import available_cores
 from gpuyard.env.registration import checked_kind
 from gpuyard.env.spaces import action_space, observation_space
 from gpuyard.errors import InputError
@@ -121,7 +122,7 @@ class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):
         self._ranks = self.model.kind == "rank-hosts"
         self._buffers = make_buffers(self.model, num_envs, buffers)
         self._parts = tuple(observation_shapes(self.model))
-        workers = min(threads or _processors(), num_envs)
+        workers = min(threads or available_cores(), num_envs)
         self._core = _core.VectorEnv(self.model.spec, num_envs, workers, _MODES[self.autoreset_mode])
         self._core.attach(self._buffers)
         self.model.supply(self._core)
@@ -359,7 +360,3 @@ def as_priorities(array: NDArray[Any]) -> NDArray[np.float32]:
     largest = float(np.finfo(np.float32).max)
     clipped = np.where(np.isfinite(array), np.clip(array, -largest, largest), array)
     return np.ascontiguousarray(clipped, dtype=np.float32)
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

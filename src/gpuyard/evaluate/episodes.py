@@ -18,7 +18,8 @@ from gpuyard.evaluate.contenders import Contender, contender_of
 from gpuyard.evaluate.engine import CHOSEN_IN, Figures, Outcomes, Progress, evaluate, no_progress
 from gpuyard.evaluate.setting import RETURN, Setting, fingerprint_of, lower_is_better
 from gpuyard.evaluate.tables import window_row
-from gpuyard.learn.config import EnvironmentSection, ValidationSection, described, load_toml
+from gpuyard.files import read_toml
+from gpuyard.learn.config import EnvironmentSection, ValidationSection, refused
 from gpuyard.learn.memory.environments import Environments
 from gpuyard.network.model_file import find_model, left_behind, read_model
 from gpuyard.network.policy import LearnedPolicy
@@ -112,7 +113,7 @@ def _settings_of(source: str, changes: Mapping[str, Any]) -> tuple[EnvironmentSe
     """Where a policy was trained, and how it was validated; other settings would need torch to be read."""
     if (Path(source) / CONFIG).is_file():
         place = str(Path(source) / CONFIG)
-        document = load_toml(Path(place))
+        document = read_toml(Path(place))
     else:
         place, document = source, dict(read_model(find_model(source)).training)
         document.pop("validation", None)  # what it reached, not how that was measured
@@ -135,7 +136,7 @@ def _section(model: type[Table], document: Mapping[str, Any], path: str) -> Tabl
     try:
         return model.model_validate(document.get(name, {}))
     except ValidationError as error:
-        raise InputError(f"{path}: {described(error, model, (name,))}") from None
+        raise refused(error, model, path, (name,)) from None
 
 
 def evaluate_episodes(

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from gpuyard.cluster.model import Cluster
-from gpuyard.config import SimulationConfig
+from gpuyard.config import SimulationConfig, available_cores
 from gpuyard.evaluate import tables as frames
 from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.config import EvaluationConfig
@@ -38,7 +38,6 @@ from gpuyard.simulation.windows import (
     HeldOutWindow,
     Part,
     WindowSet,
-    all_processors,
     cut_windows,
     disjoint_equivalent,
     drawn_windows,
@@ -198,7 +197,7 @@ class _Windows:
         self._cluster, self._config, self._simulation = cluster, config, simulation
         self._noises = drawn_noise(simulation, config.noise_draws)
         self._windows, self._placement, self._progress = windows, placement, progress
-        self._threads = config.threads or all_processors()
+        self._threads = config.threads or available_cores()
 
     def compare(self, given: Sequence[Contender]) -> Comparison:
         checked_ones = [self._checked(one) for one in given]

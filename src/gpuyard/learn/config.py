@@ -1,16 +1,13 @@
 """What a training run is made of. Hyperparameters of algorithms are declared in the algorithms' own files."""
 
-import json
-import os
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gpuyard.config import Seed, Whole
+from gpuyard.config import Seed, Whole, available_cores, refusal
 from gpuyard.errors import InputError
+from gpuyard.files import toml_text
 from gpuyard.learn.algorithm import Algorithm, algorithm_names, find_algorithm
 from gpuyard.learn.rates import Schedule
 from gpuyard.network.config import RULE_KINDS, NetworkConfig
@@ -247,12 +244,12 @@ def read_config(document: Mapping[str, Any], source: str = "configuration") -> T
     try:
         values["settings"] = algorithm.settings.model_validate(without_words_for_none(settings))
     except ValidationError as error:
-        raise InputError(f"{source}: {described(error, algorithm.settings, (name,))}") from None
+        raise refused(error, algorithm.settings, source, (name,)) from None
     _check_environment(values.get("environment"), source)
     try:
         config = TrainConfig.model_validate(values)
     except ValidationError as error:
-        raise InputError(f"{source}: {described(error, TrainConfig, ())}") from None
+        raise refused(error, TrainConfig, source, ()) from None
     return _resolved(algorithm.resolve(config))
 
 
@@ -279,7 +276,7 @@ def _check_environment(table: Any, source: str) -> None:
             {key: value for key, value in table.items() if key in EnvConfig.model_fields}
         )
     except ValidationError as error:
-        raise InputError(f"{source}: {described(error, EnvConfig, ('environment',))}") from None
+        raise refused(error, EnvConfig, source, ("environment",)) from None
 
 
 def _resolved(config: TrainConfig) -> TrainConfig:
@@ -287,7 +284,7 @@ def _resolved(config: TrainConfig) -> TrainConfig:
     count, envs = config.training.processes, config.environment.envs
     even = [number for number in range(1, min(envs, MOST_PROCESSES) + 1) if envs % number == 0]
     if count is None:
-        count = max(number for number in even if number <= len(os.sched_getaffinity(0)))
+        count = max(number for number in even if number <= available_cores())
         training = config.training.model_copy(update={"processes": count})
         config = config.model_copy(update={"training": training})
     if envs % count:
@@ -301,18 +298,18 @@ def _resolved(config: TrainConfig) -> TrainConfig:
     return config
 
 
-def described(error: ValidationError, model: type[BaseModel], prefix: tuple[str, ...]) -> str:
-    """What is wrong first, with its place, and what is close to an unknown key."""
-    first = error.errors()[0]
-    place = ".".join(map(str, (*prefix, *first["loc"])))
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        fields = _fields_at(model, first["loc"][:-1])
-        key = str(first["loc"][-1])
-        return f"unknown key {place}{suggest(key, fields)}"
-    value = first.get("input")
-    shown = f" {value!r}" if isinstance(value, str | int | float | bool) else ""
-    return f"{place}{shown}: {message[:1].lower()}{message[1:]}" if place else message
+def refused(
+    error: ValidationError, model: type[BaseModel], source: str = "", prefix: tuple[str, ...] = ()
+) -> InputError:
+    """What is wrong first, with its place, and what is close to an unknown key.
+
+    Args:
+        error: What pydantic raised.
+        model: What was being read.
+        source: A file; without it values are settings.
+        prefix: The table that the values stand in.
+    """
+    return refusal(error, source, prefix=prefix, known=lambda place: _fields_at(model, place))
 
 
 def _fields_at(model: type[BaseModel], place: tuple[int | str, ...]) -> dict[str, Any]:
@@ -343,21 +340,6 @@ def without_words_for_none(settings: Any) -> Any:
     return {name: None if value == "none" else value for name, value in settings.items()}
 
 
-def load_toml(path: Path) -> dict[str, Any]:
-    """The tables of a file.
-
-    Raises:
-        InputError: if it cannot be read, with the line.
-    """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"{path}: cannot be read ({reason})") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: is not valid TOML: {error}") from None
-
-
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Nested tables, those of ``changes`` taking precedence key by key.
 
@@ -369,36 +351,3 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
         sections = (*TrainConfig.model_fields, *algorithm_names())
         result[name] = merged(result[name], value) if both and name in sections else value
     return result
-
-
-def toml_text(document: Mapping[str, Any]) -> str:
-    """Tables of values as TOML; tables inside tables are written inline."""
-    plain = [
-        f"{name} = {toml_value(value)}" for name, value in document.items() if not isinstance(value, Mapping)
-    ]
-    blocks = ["\n".join(plain)] if plain else []
-    for name, table in document.items():
-        if isinstance(table, Mapping):
-            lines = [
-                f"{_key(key)} = {toml_value(value)}" for key, value in table.items() if value is not None
-            ]
-            blocks.append("\n".join([f"[{_key(name)}]", *lines]))
-    return "\n\n".join(blocks) + "\n"
-
-
-def toml_value(value: Any) -> str:
-    """A value as TOML on one line."""
-    if isinstance(value, Mapping):
-        inner = ", ".join(
-            f"{_key(key)} = {toml_value(item)}" for key, item in value.items() if item is not None
-        )
-        return f"{{ {inner} }}" if inner else "{}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(toml_value, value))}]"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return f"{value:.1f}"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _key(name: str) -> str:
-    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else json.dumps(name)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuyard.errors import InputError
-from gpuyard.files import atomic_write, check_directory
+from gpuyard.files import atomic_write, check_directory, read_toml
 from gpuyard.learn.algorithm import find_algorithm
-from gpuyard.learn.config import TrainConfig, load_toml, merged, read_config
+from gpuyard.learn.config import TrainConfig, merged, read_config
 from gpuyard.learn.process.exit_codes import BAD_INPUT
 from gpuyard.learn.process.launch import TrainingProcesses
 from gpuyard.network.model_file import find_model, read_model
@@ -98,7 +98,7 @@ def resume_run(directory: Path, watch: Watch = wait, minutes: float | None = Non
         raise InputError(f"{directory}: is not a run (there is no {CONFIG} in it)")
     if is_being_written(directory / PROGRESS):
         raise InputError(f"{directory}: is being trained at this moment; watch it with gpuyard runs watch")
-    tables = load_toml(file)
+    tables = read_toml(file)
     run = open_run(directory) if (directory / PROGRESS).is_file() else None
     if run is not None and run.state in ("finished", "early") and minutes is None:
         raise InputError(

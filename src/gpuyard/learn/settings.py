@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import InputError
+from gpuyard.files import read_toml, toml_value
 from gpuyard.learn.algorithm import find_algorithm
-from gpuyard.learn.config import TrainConfig, load_toml, merged, read_config, toml_value
+from gpuyard.learn.config import TrainConfig, merged, read_config
 from gpuyard.learn.presets import preset_tables
 from gpuyard.network.config import RULE_KINDS
 from gpuyard.network.model_file import find_model, left_behind, read_model
@@ -44,7 +45,7 @@ def assemble(
         if init_from:
             tables.pop("rule", None)  # the model takes the place of what the preset starts from
     if file is not None:
-        stated = load_toml(file)
+        stated = read_toml(file)
         if stated.get("algorithm", algorithm) != algorithm:
             raise InputError(f"{file}: is for {stated['algorithm']}, but the command says {algorithm}")
         read_config(
@@ -88,7 +89,7 @@ def replaced_in_words(
     preset: str, algorithm: str, options: Mapping[str, Any], file: Path | None = None
 ) -> str:
     """Which of a preset's settings are not those of the run; empty if all are."""
-    own, given = preset_tables(preset, algorithm), merged(load_toml(file) if file else {}, options)
+    own, given = preset_tables(preset, algorithm), merged(read_toml(file) if file else {}, options)
     changes = []
     for table, values in given.items():
         before = own.get(table)

@@ -12,6 +12,7 @@ from gpuyard import _core
 from gpuyard.cluster.model import UNLIMITED, Cluster
 from gpuyard.native.schedule import RUN_ENDINGS, STATUS_NAMES, Runs, Schedule
 from gpuyard.workload import Workload
+from gpuyard.workload.schema import microseconds
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -194,8 +195,8 @@ def join(workload: Workload, cluster: Cluster, schedule: Schedule) -> tuple[JobO
     frame = workload.frame
     ran = frame if np.array_equal(schedule.job, np.arange(len(frame))) else frame[schedule.job]
     nodes = _nodes(cluster)
-    submit_us = _microseconds(ran["submit_s"])
-    duration_us = np.maximum(_microseconds(ran["duration_s"]), 1)
+    submit_us = microseconds(ran["submit_s"])
+    duration_us = np.maximum(microseconds(ran["duration_s"]), 1)
     gpu_milli = ran["gpu_milli"].to_numpy().astype(np.int32, copy=False)
     pieces = schedule.pieces()
     user = _codes(ran["user"])
@@ -229,10 +230,6 @@ def _codes(names: pl.Series) -> NDArray[np.int32]:
     """A number for each name, counted from 0 in order of first appearance."""
     kinds = pl.Enum(names.unique(maintain_order=True))
     return names.cast(kinds).to_physical().to_numpy().astype(np.int32)
-
-
-def _microseconds(seconds: pl.Series) -> Ints:
-    return np.rint(seconds.to_numpy() * 1e6).astype(np.int64)
 
 
 def _per_job(runs: Runs, amount: Floats | Ints, jobs: int) -> Floats:

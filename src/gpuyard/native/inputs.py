@@ -17,6 +17,7 @@ from gpuyard.policies.heuristics import Order
 from gpuyard.policies.support import check_supported, needs_power, tells_watts
 from gpuyard.workload import Workload
 from gpuyard.workload.core_columns import core_cluster, demand_columns
+from gpuyard.workload.schema import microseconds
 
 Ints = NDArray[np.int64]
 Past = list[tuple[int, int, int, int, int]]
@@ -273,11 +274,6 @@ def _estimates(workload: Workload, config: SimulationConfig, duration_us: Ints, 
             "use exact, noisy, history or none"
         )
     return _microseconds_or_endless(requested)
-
-
-def microseconds(seconds: pl.Series) -> Ints:
-    """Seconds as int64 microseconds, rounded half to even."""
-    return np.rint(seconds.to_numpy() * 1e6).astype(np.int64)
 
 
 def _microseconds_or_endless(seconds: pl.Series) -> Ints:

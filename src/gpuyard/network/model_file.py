@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster
+from gpuyard.config import refusal
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write, parse_json
 from gpuyard.network.config import NetworkConfig
@@ -275,11 +276,7 @@ def _model(path: str | Path, header: dict[str, Any], tensors: Tensors) -> ModelF
             header["training"],
         )
     except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
-        raise InputError(
-            f"{path}: {place}: {problem['msg'].removeprefix('Value error, ')}; use the gpuyard that wrote it"
-        ) from None
+        raise InputError(f"{refusal(error, str(path))}; use the gpuyard that wrote it") from None
     except (KeyError, TypeError, InputError) as error:
         raise InputError(
             f"{path}: its description is not complete ({error}); use the gpuyard that wrote it"

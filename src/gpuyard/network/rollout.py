@@ -1,6 +1,5 @@
 """Whole episodes run natively by a network or a policy, on all processors and without torch."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuyard import _core
+from gpuyard.config import available_cores
 from gpuyard.errors import InputError
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.sizes import NetworkSizes
@@ -70,7 +70,7 @@ class EpisodeRunner:
         if threads is not None and threads < 1:
             raise InputError(f"threads {threads}: at least 1")
         self.model = model
-        self._rollouts = _core.Rollouts(model.spec, threads or len(os.sched_getaffinity(0)))
+        self._rollouts = _core.Rollouts(model.spec, threads or available_cores())
 
     def run(self, names: Sequence[int], chooser: NativeNetwork | str) -> EpisodeResults:
         """Every episode to its end.

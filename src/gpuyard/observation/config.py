@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gpuyard import _core
-from gpuyard.config import Estimates, PositiveSeconds, Seed, SimulationConfig
+from gpuyard.config import Estimates, PositiveSeconds, Seed, SimulationConfig, refusal
 from gpuyard.errors import InputError
 from gpuyard.registry import suggest
 
@@ -157,7 +157,4 @@ def read_settings(settings: Mapping[str, Any]) -> EnvConfig:
     try:
         return EnvConfig.model_validate(dict(settings))
     except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
-        message = problem["msg"].removeprefix("Value error, ")
-        raise InputError(f"{place}: {message}" if place else message) from None
+        raise refusal(error, "environment") from None

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 import gpuyard
 from gpuyard.cluster.model import Cluster
-from gpuyard.config import SimulationConfig
+from gpuyard.config import SimulationConfig, refusal
 from gpuyard.errors import InputError
 from gpuyard.units import plural
 
@@ -35,9 +35,7 @@ def read_cluster(document: Mapping[str, Any], where: str) -> Cluster:
     try:
         return Cluster.model_validate(document)
     except ValidationError as error:
-        raise InputError(
-            f"{where}: has no valid cluster ({error.errors()[0]['msg']}); make it again"
-        ) from None
+        raise InputError(f"{refusal(error, f'{where}: has no valid cluster')}; make it again") from None
 
 
 def policy_labels(names: Sequence[str]) -> dict[str, str]:

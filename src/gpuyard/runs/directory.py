@@ -1,7 +1,6 @@
 """Training runs: a run is one directory, and its files are all there is to know about it."""
 
 import difflib
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from gpuyard.errors import InputError
+from gpuyard.files import read_toml
 from gpuyard.registry import suggest
 from gpuyard.runs.progress import Progress, Record, is_being_written, printable, read_progress
 
@@ -225,14 +225,12 @@ def _runs_like(name: str, runs: Sequence[str]) -> str:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not valid TOML ({error}); correct it, or remove the run") from None
+    try:
+        return read_toml(path)
+    except InputError as error:
+        raise InputError(f"{error}; correct it, or remove the run") from None
 
 
 def _check_start(progress: Progress, directory: Path) -> None:

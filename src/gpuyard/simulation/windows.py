@@ -5,7 +5,6 @@ have ended by then, had they started when they were submitted, as in environment
 """
 
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
@@ -19,14 +18,15 @@ from pydantic import JsonValue
 
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster
-from gpuyard.config import Part as Part  # named here by those who cut windows
-from gpuyard.config import SimulationConfig
+from gpuyard.config import Part as Part  # named here by those who cut windows, available_cores
+from gpuyard.config import SimulationConfig, available_cores
 from gpuyard.errors import InputError
 from gpuyard.metrics.outcomes import bounded_slowdown
-from gpuyard.native.inputs import CoreInputs, Past, microseconds, past_jobs, prepare
+from gpuyard.native.inputs import CoreInputs, Past, past_jobs, prepare
 from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
+from gpuyard.workload.schema import microseconds
 from gpuyard.workload.shaping.derive import derived
 from gpuyard.workload.shaping.slices import split_by_time
 
@@ -163,11 +163,6 @@ def disjoint_equivalent(rows: Sequence[int], jobs: int) -> float:
     return min(float(len(rows)), (rows[-1] - rows[0] + jobs) / jobs)
 
 
-def all_processors() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
 @dataclass(frozen=True)
 class _Prepared:
     """A window as the core takes it."""
@@ -292,7 +287,7 @@ class WindowSet:
             What each policy reached on each of the windows.
         """
         numbers = list(range(len(self)) if which is None else which)
-        with ThreadPoolExecutor(threads or all_processors()) as pool:
+        with ThreadPoolExecutor(threads or available_cores()) as pool:
             found = []
             for rows in pool.map(lambda number: self._windows[number].run(policies), numbers):
                 found.append(rows)

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gpuyard.cluster.model import Cluster
+from gpuyard.config import refusal
 from gpuyard.errors import InputError
 from gpuyard.registry import lookup, registered
 from gpuyard.workload.chunks import read_head
@@ -183,9 +184,7 @@ def _options(name: str, chosen: WorkloadFormat, values: Mapping[str, Any]) -> Ba
         known = ", ".join(model.model_fields) or "none"
         if problem["type"] == "extra_forbidden":
             raise InputError(f"format {name} has no option {key}; its options: {known}") from None
-        raise InputError(
-            f"format {name}, option {key} = {problem['input']}: {problem['msg']}; its options: {known}"
-        ) from None
+        raise InputError(f"{refusal(error, f'format {name}, option')}; its options: {known}") from None
 
 
 def _unrecognised(head: bytes) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
+from gpuyard.config import refusal
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write, check_target
 from gpuyard.registry import register
@@ -116,11 +117,8 @@ def _read_parquet(path: Path, data: bytes) -> Workload:
     try:
         metadata = WorkloadMetadata.model_validate_json(stored)
     except ValidationError as error:
-        problem = error.errors()[0]
-        raise InputError(
-            f"{path}, parquet metadata {_METADATA_KEY!r}, "
-            f"key {'.'.join(map(str, problem['loc']))}: {problem['msg']}; write the file again"
-        ) from None
+        place = f"{path}, parquet metadata {_METADATA_KEY!r}"
+        raise InputError(f"{refusal(error, place)}; write the file again") from None
     return make_workload(
         frame,
         name=metadata.name,

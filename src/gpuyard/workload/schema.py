@@ -222,6 +222,11 @@ def _on_own_clock(jobs: pl.DataFrame, where: Where) -> tuple[pl.DataFrame, float
     return jobs, first_us / 1e6
 
 
+def microseconds(seconds: pl.Series) -> NDArray[np.int64]:
+    """Seconds as int64 microseconds, rounded half to even."""
+    return _microseconds(seconds).astype(np.int64)
+
+
 def _microseconds(seconds: pl.Series) -> NDArray[np.float64]:
     """Whole microseconds, still as float64, rounded half to even; NaN for null."""
     rounded: NDArray[np.float64] = np.rint(seconds.to_numpy() * 1e6)

@@ -123,7 +123,10 @@ def test_a_workload_is_drawn_like_a_trace_or_what_was_fitted_to_it(run: Run, tmp
         (["--preset", "demo", "--jobs", "0"], ["jobs"]),
         (["--preset", "demo", "--set", "lod=1"], ["unknown key lod; did you mean 'load'?"]),
         (["--preset", "demo", "--set", "load"], ["--set 'load'"]),
-        (["--preset", "demo", "--set", "gang_mix=1-2"], ["preset demo: gang_mix '1-2'"]),
+        (
+            ["--preset", "demo", "--set", "gang_mix=1-2"],
+            ["preset demo: gang_mix: expected value:weight pairs"],
+        ),
         (["--preset", "host-farm", "--set", "hosts=[1"], ["not valid JSON"]),
         (["--like", "demo", "--rate", "-1"], ["--rate -1"]),
         (["--like", "none.csv"], ["none.csv", "no such file"]),

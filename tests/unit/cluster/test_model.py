@@ -194,20 +194,20 @@ def test_node_columns_have_one_entry_a_node():
     [
         ("nodes = [", "not valid TOML"),
         ("name = 'a'\nnodes = = 3", "line 2"),
-        ("", "key nodes: is missing"),
-        ("nodes = []", "key nodes"),
-        ("nodes = 3", "key nodes"),
-        ("nodes = [1]", "key nodes[0]"),
-        ("[[nodes]]\ngpus = 8\ncont = 2", "key nodes[0].cont: unknown key; did you mean 'count'"),
-        ("[[nodes]]\ngpu = 8", "key nodes[0].gpu: unknown key; did you mean 'gpus'"),
-        ("colour = 1\n[[nodes]]\ngpus = 8", "key colour: unknown key; known: name, gpu_types, nodes"),
-        ("[[nodes]]\ncount = 0\ngpus = 8", "key nodes[0].count"),
+        ("", "nodes: is missing"),
+        ("nodes = []", ": nodes: "),
+        ("nodes = 3", ": nodes: "),
+        ("nodes = [1]", ": nodes[0]: "),
+        ("[[nodes]]\ngpus = 8\ncont = 2", "unknown key nodes[0].cont; did you mean 'count'"),
+        ("[[nodes]]\ngpu = 8", "unknown key nodes[0].gpu; did you mean 'gpus'"),
+        ("colour = 1\n[[nodes]]\ngpus = 8", "unknown key colour; known: name, gpu_types, nodes"),
+        ("[[nodes]]\ncount = 0\ngpus = 8", ": nodes[0].count: "),
         ("[[nodes]]\ngpus = 0", "must state its cpus"),
         ("[[nodes]]\ngpus = 8\ntype = 'v10'", "did you mean 'v100'"),
-        ("[[nodes]]\ngpus = 8\ntype = [1]", "key nodes[0].type"),
-        ("[[gpu_types]]\nname = 'a'\nspeed = nan\n[[nodes]]\ngpus = 1\ntype = 'a'", "key gpu_types[0].speed"),
+        ("[[nodes]]\ngpus = 8\ntype = [1]", ": nodes[0].type: "),
+        ("[[gpu_types]]\nname = 'a'\nspeed = nan\n[[nodes]]\ngpus = 1\ntype = 'a'", ": gpu_types[0].speed: "),
         ("[[gpu_types]]\nname = 'a'\nspeed = -2\n[[nodes]]\ngpus = 1\ntype = 'a'", "(is -2)"),
-        ("[[gpu_types]]\nname = 'a|b'\n[[nodes]]\ngpus = 1", "key gpu_types[0].name"),
+        ("[[gpu_types]]\nname = 'a|b'\n[[nodes]]\ngpus = 1", ": gpu_types[0].name: "),
         ("[[gpu_types]]\nname = 'a'\n[[gpu_types]]\nname = 'a'\n[[nodes]]\ngpus = 1", "stated twice"),
     ],
 )
@@ -221,7 +221,7 @@ def test_a_bad_toml_file_is_refused_with_file_and_key(toml, text, words):
 def test_a_toml_file_that_is_missing_or_not_text_is_refused(tmp_path):
     assert "No such file" in refusal(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
-    assert "not valid TOML" in refusal(tmp_path / "bytes.toml")
+    assert "not UTF-8 text" in refusal(tmp_path / "bytes.toml")
 
 
 def test_the_name_of_a_toml_cluster_defaults_to_the_file(toml):

@@ -1,6 +1,5 @@
 """The loop of ``gpuyard train evolve``: one process, a generation at a time."""
 
-import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuyard.config import available_cores
 from gpuyard.errors import InputError
 from gpuyard.learn.algorithms.evolve import (
     LONG_LOOK_STEPS,
@@ -42,7 +42,7 @@ class EvolveLoop(TrainingLoop):
     def __init__(self, directory: Path, config: TrainConfig, group: ProcessGroup | None = None) -> None:
         super().__init__(directory, config, group)
         self.settings: EvolveConfig = config.settings
-        threads = len(os.sched_getaffinity(0))
+        threads = available_cores()
         self._environments = Environments(config.environment)
         env = self._environments.training(LOOK_ENVS)
         self._model, self._sizes = env.model, NetworkSizes.of(env.model)

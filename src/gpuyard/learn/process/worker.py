@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import InputError
+from gpuyard.files import read_toml
 from gpuyard.learn.algorithm import find_algorithm
-from gpuyard.learn.config import load_toml, read_config
+from gpuyard.learn.config import read_config
 from gpuyard.learn.process.exit_codes import BAD_INPUT, DONE, INTERRUPTED, NOT_FINITE, PEER_LOST, REFUSED
 from gpuyard.learn.process.group import PeerLostError, ProcessGroup
 from gpuyard.runs.directory import CONFIG
@@ -37,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _train(directory: Path, group: ProcessGroup, resume: bool, parent: int) -> int:
-    config = read_config(load_toml(directory / CONFIG), str(directory / CONFIG))
+    config = read_config(read_toml(directory / CONFIG), str(directory / CONFIG))
     loop = find_algorithm(config.algorithm).loop(directory, config, group)
     loop.parent = parent
 

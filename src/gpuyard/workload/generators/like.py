@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field, ValidationError
 
+from gpuyard.config import refusal
 from gpuyard.errors import InputError
 from gpuyard.registry import register
 from gpuyard.workload.formats import Trace
@@ -107,9 +108,7 @@ def read_fitted(path: str | Path) -> FittedTrace:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(map(str, problem["loc"])) or "file"
-        raise InputError(f"{path}, {key}: {problem['msg']}; expected a fitted trace as JSON") from None
+        raise InputError(f"{refusal(error, str(path))}; expected a fitted trace as JSON") from None
 
 
 def _columns(config: LikeConfig) -> dict[str, pl.Series | Floats]:

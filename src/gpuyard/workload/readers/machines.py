@@ -6,6 +6,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from gpuyard.cluster.model import KNOWN_GPU_TYPES, Cluster, GpuType, NodeGroup
+from gpuyard.config import refusal
 from gpuyard.errors import InputError
 from gpuyard.workload.importing import ImportLog
 
@@ -33,13 +34,8 @@ def cluster_of_machines(machines: pl.DataFrame, path: Path) -> Cluster:
             nodes=nodes,
         )
     except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(map(str, problem["loc"])) or "machines"
-        found = "" if isinstance(problem["input"], (dict, tuple)) else f" (is {problem['input']!r})"
-        raise InputError(
-            f"{path}: describes a machine that cannot be: {key}: {problem['msg']}{found}; "
-            "correct the file or import without it"
-        ) from None
+        what = refusal(error, f"{path}: describes a machine that cannot be")
+        raise InputError(f"{what}; correct the file or import without it") from None
 
 
 def _node_group(kind: dict[str, object]) -> NodeGroup:

@@ -8,6 +8,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from gpuyard.cluster.model import Cluster, NodeGroup
+from gpuyard.config import refusal
 from gpuyard.errors import InputError
 from gpuyard.registry import register
 from gpuyard.workload.chunks import line_chunks
@@ -173,10 +174,8 @@ def _cluster(header: dict[str, str], name: str, log: ImportLog) -> Cluster | Non
         group = NodeGroup(count=count, gpus=procs // count, type="gpu")
         return Cluster(name=name[:200] or "cluster", nodes=(group,))
     except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(map(str, problem["loc"]))
         log.assume(
-            f"the header's cluster of {count} nodes with {procs // count} processors each is left out, "
-            f"as no cluster can have them: {key}: {problem['msg']}"
+            f"the header's cluster of {count} nodes with {procs // count} processors each is left out, as "
+            f"{refusal(error, 'no cluster can have them')}"
         )
         return None

@@ -9,6 +9,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from gpuyard.cluster.model import Cluster, GpuType, NodeGroup
+from gpuyard.config import refusal
 from gpuyard.errors import InputError
 from gpuyard.workload.chunks import open_bytes
 from gpuyard.workload.importing import ImportLog
@@ -70,7 +71,7 @@ def make_cluster(
     try:
         return Cluster(name=name[:200] or "cluster", nodes=groups, gpu_types=gpu_types)
     except ValidationError as error:
-        raise InputError(f"{path}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        raise refusal(error, str(path)) from None
 
 
 def node_group(path: Path, line: int, count: int, gpus: int, owner: str | None) -> NodeGroup | None:
@@ -84,9 +85,7 @@ def node_group(path: Path, line: int, count: int, gpus: int, owner: str | None) 
     try:
         return NodeGroup(count=count, gpus=gpus, type="gpu", owner=owner)
     except ValidationError as error:
-        raise InputError(
-            f"{path}, line {line}, owner {str(owner)[:40]!r}: {error.errors()[0]['msg']}"
-        ) from None
+        raise refusal(error, f"{path}, line {line}") from None
 
 
 def report_homeless(groups: pl.Series, cluster: Cluster, log: ImportLog, remedy: str) -> None:

@@ -189,7 +189,7 @@ def test_a_fitted_trace_is_small_and_survives_json(fitted, tmp_path):
 
 def test_a_file_that_is_no_fitted_trace_is_refused(tmp_path):
     (tmp_path / "x.json").write_text('{"name": "x"}')
-    with pytest.raises(InputError, match=r"x\.json, jobs"):
+    with pytest.raises(InputError, match=r"x\.json: jobs"):
         read_fitted(tmp_path / "x.json")
     with pytest.raises(InputError, match="absent"):
         read_fitted(tmp_path / "absent.json")

@@ -177,7 +177,7 @@ def test_a_bad_table_of_gpu_numbers_is_refused(tmp_path, table, options, message
     ("options", "key"), [({"date": "yesterday"}, "date"), ({"cpu_jobs": "no"}, "cpu_jobs"), ({"x": 1}, "x")]
 )
 def test_a_bad_option_is_named(options, key):
-    with pytest.raises(InputError, match=rf"format helios\b.* option {key}"):
+    with pytest.raises(InputError, match=rf"format helios\b.* option:? {key}"):
         import_trace([LOG], **options)
 
 
