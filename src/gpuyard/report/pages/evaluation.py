@@ -167,12 +167,11 @@ def _facts(
         facts["left out"] = f"{plural(setting.left_out, 'job')} that can never run on the cluster"
     if comparison.evaluated_by is not None:
         facts["evaluated by"] = metric_label(comparison.evaluated_by)
-    block = usable_block(setting.block, len(setting.windows))
-    return {
-        **facts,
-        "compared on": told.removesuffix(","),
-        "blocks of the bootstrap": f"{plural(block, 'window')} each",
-    }
+    facts["compared on"] = told.removesuffix(",")
+    if (count := len(setting.windows)) > 1:
+        block = usable_block(setting.block, count)
+        facts["blocks of the bootstrap"] = f"{plural(block, 'window')} each"
+    return facts
 
 
 def _draw_text(setting: Setting) -> str:
