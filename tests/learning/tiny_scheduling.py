@@ -65,13 +65,13 @@ PROBLEMS = {
         pitfall="fifo+greedy",
         settings={"window": 4, "base_policy": "fifo+greedy"},
     ),
-    # A long job could start at once, but short ones are about to come: it must be held back, twice.
+    # A long job could start beside one that runs, but short ones are to come: it must be held back, twice.
     "wait": TinyProblem(
         "select-job",
-        "1x2",
-        (Job(0.0, 100.0, 2), Job(10.0, 10.0, 2), Job(25.0, 20.0, 2)),
+        "1x3",
+        (Job(0.0, 200.0, 1), Job(0.0, 100.0, 2), Job(10.0, 10.0, 2), Job(25.0, 20.0, 2)),
         pitfall="sjf+greedy",
-        settings={"window": 3, "base_policy": "fifo+greedy"},
+        settings={"window": 4, "base_policy": "fifo+greedy"},
     ),
     # The small job must go to the small node, or the large one that follows cannot start.
     "host": TinyProblem(
