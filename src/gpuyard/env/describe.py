@@ -10,7 +10,7 @@ from gpuyard.cluster.model import Cluster
 from gpuyard.env.registration import KINDS
 from gpuyard.env.single import SchedulingEnv
 from gpuyard.env.spaces import action_space
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.observation.config import EnvConfig
 from gpuyard.observation.episodes import DrawnJobs
 from gpuyard.observation.presets import env_presets
@@ -111,7 +111,7 @@ def named_environment(
     if name in presets:
         if preset is not None:
             raise InputError(
-                f"{name} is a preset itself; give an id such as gpuyard/SelectJob-v0 with --preset"
+                f"{name} is a preset itself; give an id such as gpuyard/SelectJob-v0 with {setting('preset')}"
             )
         kind, preset = presets[name].kinds[0], name
     elif name in ids:

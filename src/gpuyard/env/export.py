@@ -12,7 +12,7 @@ from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.env.describe import cluster_document, env_id_of, settings_document
 from gpuyard.env.single import SchedulingEnv
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.files import atomic_write, check_directory
 from gpuyard.observation.config import HOST_KINDS
 from gpuyard.observation.episodes import DrawnJobs
@@ -171,7 +171,7 @@ def _make_directory(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--out {path}: cannot be made a directory ({error.strerror})") from None
+        raise InputError(f"{setting('out', path)}: cannot be made a directory ({error.strerror})") from None
 
 
 def _write(path: Path, text: str) -> None:

@@ -228,15 +228,15 @@ def read_config(document: Mapping[str, Any], source: str = "configuration") -> T
     Raises:
         InputError: naming the source, the key, and what is close to an unknown one.
     """
-    values = dict(document)
+    values, start = dict(document), f"{source}: " if source else ""
     name = str(values.get("algorithm"))
     names = algorithm_names()
     if name not in names:
-        raise InputError(f"{source}: algorithm {values.get('algorithm')!r}{suggest(name, names)}")
+        raise InputError(f"{start}algorithm {values.get('algorithm')!r}{suggest(name, names)}")
     algorithm = find_algorithm(name)
     for other in names:
         if other in values and other != name:
-            raise InputError(f"{source}: table {other} in a run of {name}; take it out")
+            raise InputError(f"{start}table {other} in a run of {name}; take it out")
     settings = values.pop(name, {})
     _check_read(values, algorithm, name, source)
     for table, usual in algorithm.defaults.items():
@@ -257,14 +257,15 @@ def _check_read(values: Mapping[str, Any], algorithm: type[Algorithm], name: str
     """Raise an InputError for what an algorithm does not read; most read everything."""
     if algorithm.reads is None:
         return
+    start = f"{source}: " if source else ""
     known = dict.fromkeys((*algorithm.reads, name))
     for table, entries in values.items():
         if table != "algorithm" and table not in known:
-            raise InputError(f"{source}: {table} has no meaning for {name}{suggest(table, known)}")
+            raise InputError(f"{start}{table} has no meaning for {name}{suggest(table, known)}")
         keys = dict.fromkeys(sorted(algorithm.reads.get(table, ())))
         for key in entries if isinstance(entries, Mapping) else ():
             if key not in keys:
-                raise InputError(f"{source}: {table}.{key} has no meaning for {name}{suggest(key, keys)}")
+                raise InputError(f"{start}{table}.{key} has no meaning for {name}{suggest(key, keys)}")
 
 
 def _check_environment(table: Any, source: str) -> None:

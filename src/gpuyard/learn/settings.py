@@ -62,7 +62,7 @@ def assemble(
             f"{init_from}: was trained on jobs that do not come with it; say which with --workload JOBS, or "
             "make them as its card says (docs/models.md)"
         )
-    return read_config({**tables, "algorithm": algorithm}, "settings")
+    return read_config({**tables, "algorithm": algorithm}, "")
 
 
 def _over(tables: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.policies.base import Policy
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.policies.heuristics import Order
@@ -298,5 +298,5 @@ def _oversize_message(
     return (
         f"{label} of workload {workload.metadata.name} needs {', '.join(needs)} and can never run on cluster "
         f"{cluster.name} with placement {placement}{under}{others}; use a larger cluster or another "
-        "placement, or leave such jobs out, counted and reported, with --oversize drop"
+        f"placement, or leave such jobs out, counted and reported, with {setting('oversize', 'drop')}"
     )

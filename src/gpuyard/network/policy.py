@@ -228,5 +228,4 @@ class LearnedPolicy(ReplayingPolicy):
         try:
             return EnvModel(self.model.kind, environment, source)
         except InputError as error:
-            text = str(error).replace('simulation=SimulationConfig(oversize="drop")', "--oversize drop")
-            raise InputError(f"policy {self.name}: {text}") from None
+            raise InputError(f"policy {self.name}: {error}") from None

@@ -163,18 +163,14 @@ class EnvModel:
     def _prepare(self, workload: Workload, cluster: Cluster) -> CoreInputs:
         if self.kind in HOST_KINDS:
             _check_one_node(workload, cluster)
-        try:
-            return prepare(
-                workload,
-                cluster,
-                self.policy,
-                self.config.simulated,
-                for_learning=True,
-                track_gpus=self.config.lookahead == "per_gpu",
-            )
-        except InputError as error:
-            in_python = 'simulation=SimulationConfig(oversize="drop")'
-            raise InputError(str(error).replace("--oversize drop", in_python)) from None
+        return prepare(
+            workload,
+            cluster,
+            self.policy,
+            self.config.simulated,
+            for_learning=True,
+            track_gpus=self.config.lookahead == "per_gpu",
+        )
 
     # --- Shapes ---
 

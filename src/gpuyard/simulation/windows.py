@@ -20,7 +20,7 @@ from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import Part as Part  # named here by those who cut windows, available_cores
 from gpuyard.config import SimulationConfig, available_cores
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.metrics.outcomes import bounded_slowdown
 from gpuyard.native.inputs import CoreInputs, Past, past_jobs, prepare
 from gpuyard.policies.grammar import PolicySpec, parse_policy
@@ -98,7 +98,7 @@ def cut_windows(
     if end - begin < max(size, 1):
         raise InputError(
             f"windows of {size:,} jobs: the {part} part of {workload.metadata.name} has {end - begin:,}; "
-            "use shorter windows (jobs_per_window)"
+            f"use shorter windows ({setting('jobs_per_window')})"
         )
     last = end - size
     rows = [int(row) for row in np.linspace(begin, last, min(count, last - begin + 1)).round()]

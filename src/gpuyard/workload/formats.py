@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import refusal
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.registry import lookup, registered
 from gpuyard.workload.chunks import read_head
 from gpuyard.workload.importing import ImportLog, ImportReport
@@ -142,7 +142,7 @@ def _recognise(files: Sequence[Path], heads: Sequence[bytes], wanted: str | None
         return next(iter(matches.items()))
     names = ", ".join(str(path) for path in files)
     if matches:
-        raise InputError(f"{names}: could be {' or '.join(matches)}; say which with format (--format)")
+        raise InputError(f"{names}: could be {' or '.join(matches)}; say which with {setting('format')}")
     if without_jobs:
         raise InputError(f"{names}: {_no_jobs(without_jobs)}")
     if wanted is not None:

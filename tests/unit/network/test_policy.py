@@ -183,7 +183,7 @@ def test_jobs_that_never_fit_are_dropped_or_refused() -> None:
     large = jobs(max_gpus=32, seed=5)
     gpus = large.frame["gpus"]
     large = Workload(large.frame.with_columns(gpus=gpus.replace({4: 20}).cast(gpus.dtype)), large.metadata)
-    with pytest.raises(InputError, match=r"policy m: job .* with --oversize drop"):
+    with pytest.raises(InputError, match=r"policy m: job .* with `oversize=drop`"):
         simulate(large, CLUSTER, policy)
     result = simulate(large, CLUSTER, policy, SimulationConfig(oversize="drop"))
     assert len(result.dropped) > 0

@@ -374,7 +374,7 @@ def test_a_job_that_can_never_run_is_named_and_the_others_counted() -> None:
     message = str(error.value)
     for part in ("job 1 (source_id b)", "9 GPUs", "cluster 1x8", "placement consolidate"):
         assert part in message
-    for part in ("nor can 2 others", "--oversize drop"):
+    for part in ("nor can 2 others", "`oversize=drop`"):
         assert part in message
 
 

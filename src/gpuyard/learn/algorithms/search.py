@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.learn.algorithm import Algorithm
 from gpuyard.learn.config import EnvironmentSection, TrainConfig
 from gpuyard.learn.rules.cma import Generation, Held, RuleRunner, Tuning
@@ -424,7 +424,10 @@ def jobs_of(environment: EnvironmentSection) -> tuple[Workload, Cluster]:
     """
     source = environment.workload
     if source is None:
-        raise InputError("which jobs? give --workload FILE and --cluster, such as --cluster 64x8")
+        raise InputError(
+            f"which jobs? give {setting('environment.workload', 'FILE')} and "
+            f"{setting('environment.cluster')}, such as 64x8"
+        )
     machines = None if environment.cluster is None else parse_cluster(environment.cluster)
     if source in preset_workloads():
         trace = preset_workload(source)
@@ -432,7 +435,9 @@ def jobs_of(environment: EnvironmentSection) -> tuple[Workload, Cluster]:
     else:
         workload = read_workload(source)
     if machines is None:
-        raise InputError(f"which cluster shall run {source}? Give --cluster, such as 64x8")
+        raise InputError(
+            f"which cluster shall run {source}? Give {setting('environment.cluster')}, such as 64x8"
+        )
     return workload, machines
 
 
@@ -460,5 +465,5 @@ def _check_window(workload: Workload, size: int, fitting: int) -> None:
     if size > smaller:
         raise InputError(
             f"windows of {size:,} jobs: the smaller one of the training and the validation part has only "
-            f"{smaller:,}; use shorter windows (--search.jobs_per_window {fitting})"
+            f"{smaller:,}; use shorter windows ({setting('search.jobs_per_window', fitting)})"
         )

@@ -6,7 +6,7 @@ from typing import Literal
 import polars as pl
 from pydantic import JsonValue
 
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.workload.schema import Step, Workload, make_workload
 from gpuyard.workload.shaping.derive import has_dates
 
@@ -58,7 +58,9 @@ def _check_mergeable(workloads: Sequence[Workload], clock: str, keep_apart: bool
         raise InputError(f"workloads to keep apart need distinct names; these are {', '.join(names)}")
     undated = next((w.metadata.name for w in workloads if not has_dates(w)), None)
     if clock == "epoch" and undated is not None:
-        raise InputError(f"the clock of {undated} tells no dates; merge from zero (--clock zero) instead")
+        raise InputError(
+            f"the clock of {undated} tells no dates; merge from zero ({setting('clock', 'zero')}) instead"
+        )
 
 
 def _placed(workload: Workload, offset_s: float, row_offset: int, keep_apart: bool) -> pl.DataFrame:

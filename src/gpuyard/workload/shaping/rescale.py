@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from gpuyard.cluster.model import Cluster
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.workload.schema import Workload
 from gpuyard.workload.shaping.derive import (
     DAY_S,
@@ -97,7 +97,7 @@ def level_load(workload: Workload, cluster: Cluster, load: float, days: float) -
     """
     if not days * DAY_S >= 60:
         raise InputError(
-            f"a level load in stretches of {days:g} days (--level-days): at least 0.0007, a minute"
+            f"a level load in stretches of {days:g} days ({setting('level_days')}): at least 0.0007, a minute"
         )
     factor = factor_to_load(workload, cluster, load)
     submit_s, span_s = workload.frame["submit_s"].to_numpy(), span_of(workload)

@@ -132,7 +132,7 @@ def test_a_level_load_loses_no_job_and_turns_no_order(gaps, days):
 def test_a_level_load_is_refused_where_it_makes_no_sense(ten):
     cluster = parse_cluster("1x4")
     for days in (0.0, -1.0, 1e-9, float("nan")):
-        with pytest.raises(InputError, match="--level-days"):
+        with pytest.raises(InputError, match="`level_days`"):
             level_load(ten, cluster, 0.9, days)
     with pytest.raises(InputError, match="no GPUs"):
         level_load(ten, parse_cluster("farm-small"), 0.9, 1.0)
