@@ -43,6 +43,7 @@ test-slow: setup
 lint: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/clang-format --dry-run -Werror $(CORE_SOURCES)
 	@$(BIN)/mypy
 
 format: setup

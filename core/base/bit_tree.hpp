@@ -1,5 +1,6 @@
 // A set of small integers with fast "first" and "first at or after": a tree of 64-bit words in which a bit of one level
-// says that the word below it is not zero. The words live in a caller's array, so that a state can be copied as one block.
+// says that the word below it is not zero. The words live in a caller's array, so that a state can be copied as one
+// block.
 #pragma once
 
 #include <array>

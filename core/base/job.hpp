@@ -12,8 +12,8 @@ namespace gpuyard {
 using Time = std::int64_t;  // microseconds
 using JobId = std::int64_t;
 
-inline constexpr Time kEndless = INT64_MAX;              // an unknown estimate, a missing deadline
-inline constexpr Time kLatest = Time{1} << 62;           // a simulated instant beyond this is an error
+inline constexpr Time kEndless = INT64_MAX;                        // an unknown estimate, a missing deadline
+inline constexpr Time kLatest = Time{1} << 62;                     // a simulated instant beyond this is an error
 inline constexpr std::int64_t kUnlimited = std::int64_t{1} << 40;  // CPUs or memory that were not given
 
 inline double seconds(Time us) { return static_cast<double>(us) / 1e6; }
@@ -37,13 +37,13 @@ struct Demand {
     std::int64_t memory_mib = 0;
     std::int32_t queue = 0;
     DemandKind kind = DemandKind::whole;
-    bool limited = false;             // needs CPUs or memory
-    double size_gpus = 0.0;           // n of docs/contract/simulator.md
-    std::vector<PoolOption> pools;    // allowed pools, in the order in which they are tried
+    bool limited = false;                     // needs CPUs or memory
+    double size_gpus = 0.0;                   // n of docs/contract/simulator.md
+    std::vector<PoolOption> pools;            // allowed pools, in the order in which they are tried
     std::vector<PoolOption> pools_by_energy;  // the same by energy rate, if watts are known
-    double energy_rate = 0.0;         // the least over its pools
-    std::vector<std::uint8_t> allows; // by pool id
-    std::int64_t allowed_gpus = 0;    // GPUs of all allowed pools
+    double energy_rate = 0.0;                 // the least over its pools
+    std::vector<std::uint8_t> allows;         // by pool id
+    std::int64_t allowed_gpus = 0;            // GPUs of all allowed pools
 
     std::int64_t total_milli() const { return static_cast<std::int64_t>(gpus) * gpu_milli; }
     std::int64_t cpus_for(std::int32_t k) const { return share(cpus, k); }
@@ -60,13 +60,13 @@ private:
 struct JobTable {
     std::vector<Time> submit_us;
     std::vector<Time> duration_us;
-    std::vector<Time> estimate_us;       // kEndless = unknown
-    std::vector<std::int32_t> demand;    // index into demands
-    std::vector<double> priority;        // optional, default 1
-    std::vector<Time> deadline_us;       // optional, default kEndless
-    std::vector<std::int32_t> user;      // optional, default 0
-    std::vector<std::int32_t> group;     // optional, default 0
-    std::vector<std::int64_t> row;       // optional, default position
+    std::vector<Time> estimate_us;     // kEndless = unknown
+    std::vector<std::int32_t> demand;  // index into demands
+    std::vector<double> priority;      // optional, default 1
+    std::vector<Time> deadline_us;     // optional, default kEndless
+    std::vector<std::int32_t> user;    // optional, default 0
+    std::vector<std::int32_t> group;   // optional, default 0
+    std::vector<std::int64_t> row;     // optional, default position
     std::vector<Demand> demands;
     std::int32_t users = 1;
     std::int32_t groups = 1;

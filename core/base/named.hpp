@@ -20,8 +20,10 @@ struct Named {
 // std::invalid_argument, which says that there is no such `kind`, for a name that is not in the table.
 template <class Enum, std::size_t N>
 Enum from_name(const std::array<Named<Enum>, N>& table, std::string_view name, const char* kind) {
-    const auto found = std::find_if(table.begin(), table.end(), [&](const Named<Enum>& entry) { return entry.name == name; });
-    if (found == table.end()) throw std::invalid_argument("unknown " + std::string(kind) + " '" + std::string(name) + "'");
+    const auto found =
+        std::find_if(table.begin(), table.end(), [&](const Named<Enum>& entry) { return entry.name == name; });
+    if (found == table.end())
+        throw std::invalid_argument("unknown " + std::string(kind) + " '" + std::string(name) + "'");
     return found->value;
 }
 

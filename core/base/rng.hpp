@@ -1,4 +1,5 @@
-// Counter-based random draws: docs/contract/simulator.md, section 2. Nothing depends on how often or in which order they are made.
+// Counter-based random draws: docs/contract/simulator.md, section 2. Nothing depends on how often or in which order
+// they are made.
 #pragma once
 
 #include <cmath>

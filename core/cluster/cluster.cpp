@@ -25,7 +25,8 @@ void lay_out_buckets(ClusterSpec& spec) {
 
 }  // namespace
 
-ClusterSpec::ClusterSpec(const NodeColumns& nodes, std::span<const double> type_speed, bool track, const PowerColumns& power)
+ClusterSpec::ClusterSpec(const NodeColumns& nodes, std::span<const double> type_speed, bool track,
+                         const PowerColumns& power)
     : size(nodes.gpus.begin(), nodes.gpus.end()),
       cpus(nodes.cpus.begin(), nodes.cpus.end()),
       memory_mib(nodes.memory_mib.begin(), nodes.memory_mib.end()),
@@ -35,7 +36,8 @@ ClusterSpec::ClusterSpec(const NodeColumns& nodes, std::span<const double> type_
         throw std::invalid_argument("node columns differ in length");
     for (std::size_t node = 0; node < count; ++node) {
         if (size[node] < 0 || as_index(nodes.type[node]) >= type_speed.size() || nodes.owner[node] < -1)
-            throw std::invalid_argument("node " + std::to_string(node) + " has a negative size, an unknown type or a bad owner");
+            throw std::invalid_argument("node " + std::to_string(node) +
+                                        " has a negative size, an unknown type or a bad owner");
         if (track_gpus && size[node] > 64)
             throw std::invalid_argument("shared GPUs (gpu_milli below 1000) need nodes of at most 64 GPUs; node " +
                                         std::to_string(node) + " has " + std::to_string(size[node]));
@@ -81,8 +83,9 @@ void ClusterSpec::add_power(const NodeColumns& nodes, const PowerColumns& power)
     }
 }
 
-Demand ClusterSpec::make_demand(std::int32_t gpus, std::int32_t gpu_milli, std::int64_t job_cpus, std::int64_t job_memory,
-                                std::int32_t queue, std::span<const std::int32_t> types) const {
+Demand ClusterSpec::make_demand(std::int32_t gpus, std::int32_t gpu_milli, std::int64_t job_cpus,
+                                std::int64_t job_memory, std::int32_t queue,
+                                std::span<const std::int32_t> types) const {
     Demand demand;
     demand.gpus = gpus;
     demand.gpu_milli = gpu_milli;
@@ -103,7 +106,9 @@ Demand ClusterSpec::make_demand(std::int32_t gpus, std::int32_t gpu_milli, std::
             option.remainder = gpus % p.size;
             option.fewest_nodes = option.full_nodes + (option.remainder > 0 ? 1 : 0);
             if (has_watts)
-                option.energy_rate = (demand.size_gpus * p.peak_w + (demand.size_gpus / static_cast<double>(p.size)) * p.idle_w) / p.speed;
+                option.energy_rate =
+                    (demand.size_gpus * p.peak_w + (demand.size_gpus / static_cast<double>(p.size)) * p.idle_w) /
+                    p.speed;
         }
         demand.pools.push_back(option);
         demand.allows[id] = 1;
@@ -262,7 +267,8 @@ void ClusterState::change(const Demand& demand, std::span<const Part> parts, std
                 change_gpus(demand, part, sign);
             else
                 set_empty(part.node, empty_[node] + sign * part.gpus);
-            if (available(part.node)) pool_free_milli_[pool] += static_cast<std::int64_t>(sign) * part.gpus * demand.gpu_milli;
+            if (available(part.node))
+                pool_free_milli_[pool] += static_cast<std::int64_t>(sign) * part.gpus * demand.gpu_milli;
         }
         if (demand.limited) {
             const std::int32_t share = part.gpus > 0 ? part.gpus : 1;

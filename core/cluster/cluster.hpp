@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "base/index.hpp"
 #include "base/bit_tree.hpp"
+#include "base/index.hpp"
 #include "base/job.hpp"
 
 namespace gpuyard {
@@ -19,8 +19,8 @@ struct Pool {
     std::int32_t queue = 0;
     std::int32_t size = 0;  // GPUs of a node
     double speed = 1.0;
-    double peak_w = 0.0;  // of a GPU
-    double idle_w = 0.0;  // of its first node without its GPUs
+    double peak_w = 0.0;              // of a GPU
+    double idle_w = 0.0;              // of its first node without its GPUs
     std::vector<std::int32_t> nodes;  // ascending
     BitTreeShape shape;               // of a set of its nodes, by position in `nodes`
     std::size_t first_word = 0;       // of its buckets in ClusterState
@@ -54,7 +54,8 @@ struct PowerColumns {
 class ClusterSpec {
 public:
     // `track_gpus` keeps the state of every single GPU, which shared GPUs need; it limits nodes to 64 GPUs.
-    ClusterSpec(const NodeColumns& nodes, std::span<const double> type_speed, bool track_gpus, const PowerColumns& power = {});
+    ClusterSpec(const NodeColumns& nodes, std::span<const double> type_speed, bool track_gpus,
+                const PowerColumns& power = {});
 
     std::size_t node_count() const { return size.size(); }
 
@@ -74,18 +75,18 @@ public:
     std::size_t bucket_words = 0;
     std::size_t buckets = 0;
     std::size_t total_gpus = 0;
-    std::int64_t given_cpus = 0;       // over the nodes on which they are given
+    std::int64_t given_cpus = 0;  // over the nodes on which they are given
     std::int64_t given_memory_mib = 0;
     bool has_watts = false;
-    std::int64_t idle_mw = 0;                  // of all nodes and GPUs, milliwatts
-    std::vector<std::int64_t> gpu_extra_mw;    // by node: what a busy GPU draws beyond an idle one
+    std::int64_t idle_mw = 0;                // of all nodes and GPUs, milliwatts
+    std::vector<std::int64_t> gpu_extra_mw;  // by node: what a busy GPU draws beyond an idle one
 
 private:
     void add_power(const NodeColumns& nodes, const PowerColumns& power);
 };
 
-// Free resources of every node. Nodes of a pool are kept in buckets by their number of empty GPUs, so that placement does not
-// scan. Copying into an existing state of the same cluster allocates nothing.
+// Free resources of every node. Nodes of a pool are kept in buckets by their number of empty GPUs, so that placement
+// does not scan. Copying into an existing state of the same cluster allocates nothing.
 class ClusterState {
 public:
     explicit ClusterState(std::shared_ptr<const ClusterSpec> spec);
@@ -127,7 +128,8 @@ public:
     std::int64_t extra_mw(const Demand& demand, std::span<const Part> parts) const;
 
     // Sets what every node has free; CPUs and memory only if given.
-    void set_free(std::span<const std::int32_t> empty, std::span<const std::int64_t> cpus, std::span<const std::int64_t> memory_mib);
+    void set_free(std::span<const std::int32_t> empty, std::span<const std::int64_t> cpus,
+                  std::span<const std::int64_t> memory_mib);
 
     // These nest: a node is available again after as many calls of one as of the other.
     void take_offline(std::int32_t node);
@@ -146,7 +148,7 @@ private:
     void show(std::int32_t node, bool in_buckets);
 
     std::shared_ptr<const ClusterSpec> spec_;
-    std::vector<std::int32_t> empty_;    // also of nodes that are offline
+    std::vector<std::int32_t> empty_;  // also of nodes that are offline
     std::vector<std::uint16_t> offline_;
     std::int64_t busy_mw_ = 0;
     std::vector<std::int64_t> free_cpus_;

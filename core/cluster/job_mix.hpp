@@ -22,9 +22,8 @@ struct JobMix {
         if (demand.kind != DemandKind::cpu_only) add(demand.gpus, demand.gpu_milli, count);
     }
     void add(std::int32_t gpus, std::int32_t gpu_milli, std::int64_t count) {
-        const auto found = std::find_if(classes.begin(), classes.end(), [&](const Class& c) {
-            return c.gpus == gpus && c.gpu_milli == gpu_milli;
-        });
+        const auto found = std::find_if(classes.begin(), classes.end(),
+                                        [&](const Class& c) { return c.gpus == gpus && c.gpu_milli == gpu_milli; });
         if (found == classes.end())
             classes.push_back({gpus, gpu_milli, count});
         else

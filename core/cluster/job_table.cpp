@@ -20,8 +20,8 @@ T value_or(std::span<const T> column, std::size_t i, T otherwise) {
 template <class T>
 void check_length(std::span<const T> column, std::size_t jobs, const char* name, bool optional = true) {
     if (column.size() != jobs && !(optional && column.empty()))
-        throw std::invalid_argument(std::string("column ") + name + " has " + std::to_string(column.size()) + " entries for " +
-                                    std::to_string(jobs) + " jobs");
+        throw std::invalid_argument(std::string("column ") + name + " has " + std::to_string(column.size()) +
+                                    " entries for " + std::to_string(jobs) + " jobs");
 }
 
 void check_lengths(const JobColumns& c) {
@@ -46,11 +46,11 @@ void check_job(const JobColumns& c, std::size_t i, const DemandKey& key, const C
     constexpr Time longest = (Time{1} << 32) * 1'000'000;
     const bool time_ok = c.submit_us[i] >= (i == 0 ? 0 : c.submit_us[i - 1]) && c.submit_us[i] <= longest &&
                          c.duration_us[i] >= 1 && c.duration_us[i] <= longest && c.estimate_us[i] >= 1;
-    const bool gpus_ok = key.gpus >= 0 && key.gpu_milli >= 1 && key.gpu_milli <= 1000 && (key.gpu_milli == 1000 || key.gpus == 1) &&
-                         (key.gpu_milli == 1000 || cluster.track_gpus);
-    const bool rest_ok = key.cpus >= 0 && key.cpus <= kUnlimited && key.memory_mib >= 0 && key.memory_mib <= kUnlimited &&
-                         key.queue >= 0 && key.queue < cluster.queues && key.type_set >= -1 &&
-                         key.type_set < static_cast<std::int32_t>(c.type_sets.size()) &&
+    const bool gpus_ok = key.gpus >= 0 && key.gpu_milli >= 1 && key.gpu_milli <= 1000 &&
+                         (key.gpu_milli == 1000 || key.gpus == 1) && (key.gpu_milli == 1000 || cluster.track_gpus);
+    const bool rest_ok = key.cpus >= 0 && key.cpus <= kUnlimited && key.memory_mib >= 0 &&
+                         key.memory_mib <= kUnlimited && key.queue >= 0 && key.queue < cluster.queues &&
+                         key.type_set >= -1 && key.type_set < static_cast<std::int32_t>(c.type_sets.size()) &&
                          (c.user.empty() || (c.user[i] >= 0 && c.user[i] < c.users));
     if (!(time_ok && gpus_ok && rest_ok)) throw std::invalid_argument("job " + std::to_string(i) + " is out of range");
 }
@@ -99,8 +99,12 @@ JobTable make_jobs(const ClusterSpec& cluster, const JobColumns& c) {
     DemandTable demands(cluster, c.type_sets);
     table.demand.reserve(c.submit_us.size());
     for (std::size_t i = 0; i < c.submit_us.size(); ++i) {
-        const DemandKey key{c.gpus[i], value_or(c.gpu_milli, i, 1000), value_or(c.queue, i, 0), value_or(c.type_set, i, -1),
-                            value_or(c.cpus, i, std::int64_t{0}), value_or(c.memory_mib, i, std::int64_t{0})};
+        const DemandKey key{c.gpus[i],
+                            value_or(c.gpu_milli, i, 1000),
+                            value_or(c.queue, i, 0),
+                            value_or(c.type_set, i, -1),
+                            value_or(c.cpus, i, std::int64_t{0}),
+                            value_or(c.memory_mib, i, std::int64_t{0})};
         check_job(c, i, key, cluster);
         table.demand.push_back(demands.number(key));
     }
@@ -108,8 +112,8 @@ JobTable make_jobs(const ClusterSpec& cluster, const JobColumns& c) {
     return table;
 }
 
-std::vector<Time> noisy_estimates(std::span<const Time> duration_us, std::span<const std::int64_t> row, std::uint64_t seed,
-                                  double sigma) {
+std::vector<Time> noisy_estimates(std::span<const Time> duration_us, std::span<const std::int64_t> row,
+                                  std::uint64_t seed, double sigma) {
     std::vector<Time> estimates(duration_us.size());
     for (std::size_t i = 0; i < estimates.size(); ++i) {
         const auto key = static_cast<std::uint64_t>(value_or(row, i, static_cast<std::int64_t>(i)));

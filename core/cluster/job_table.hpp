@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/index.hpp"
-#include "cluster/cluster.hpp"
 #include "base/job.hpp"
+#include "cluster/cluster.hpp"
 
 namespace gpuyard {
 
@@ -21,7 +21,9 @@ struct DemandKey {
 // The distinct demands among jobs, numbered in the order in which they come.
 class DemandTable {
 public:
-    DemandTable(const ClusterSpec& cluster, const std::vector<std::vector<std::int32_t>>& type_sets) : cluster_(cluster), type_sets_(type_sets) {}
+    DemandTable(const ClusterSpec& cluster, const std::vector<std::vector<std::int32_t>>& type_sets)
+        : cluster_(cluster),
+          type_sets_(type_sets) {}
 
     // The number of this demand, which must be in range.
     std::int32_t number(const DemandKey& key);
@@ -46,16 +48,16 @@ struct JobColumns {
     std::span<const Time> duration_us;
     std::span<const Time> estimate_us;  // kEndless = unknown
     std::span<const std::int32_t> gpus;
-    std::span<const std::int32_t> gpu_milli;    // optional
-    std::span<const std::int64_t> cpus;         // optional
-    std::span<const std::int64_t> memory_mib;   // optional
-    std::span<const std::int32_t> queue;        // optional, default 0
-    std::span<const std::int32_t> type_set;     // optional, index into type_sets, -1 = any
-    std::span<const double> priority;           // optional
-    std::span<const Time> deadline_us;          // optional
-    std::span<const std::int32_t> user;         // optional
-    std::span<const std::int32_t> group;        // optional
-    std::span<const std::int64_t> row;          // optional
+    std::span<const std::int32_t> gpu_milli;           // optional
+    std::span<const std::int64_t> cpus;                // optional
+    std::span<const std::int64_t> memory_mib;          // optional
+    std::span<const std::int32_t> queue;               // optional, default 0
+    std::span<const std::int32_t> type_set;            // optional, index into type_sets, -1 = any
+    std::span<const double> priority;                  // optional
+    std::span<const Time> deadline_us;                 // optional
+    std::span<const std::int32_t> user;                // optional
+    std::span<const std::int32_t> group;               // optional
+    std::span<const std::int64_t> row;                 // optional
     std::vector<std::vector<std::int32_t>> type_sets;  // a set that matches no type of the cluster is {-1}
     std::int32_t users = 1;
     std::int32_t groups = 1;
@@ -67,7 +69,7 @@ struct JobColumns {
 JobTable make_jobs(const ClusterSpec& cluster, const JobColumns& columns);
 
 // Duration times lognormal noise, keyed by original row: docs/contract/simulator.md, section 4. `row` may be empty.
-std::vector<Time> noisy_estimates(std::span<const Time> duration_us, std::span<const std::int64_t> row, std::uint64_t seed,
-                                  double sigma);
+std::vector<Time> noisy_estimates(std::span<const Time> duration_us, std::span<const std::int64_t> row,
+                                  std::uint64_t seed, double sigma);
 
 }  // namespace gpuyard

@@ -9,7 +9,8 @@
 namespace gpuyard {
 
 inline bool has_cpus_and_memory(const ClusterState& state, const Demand& demand, std::int32_t node, std::int32_t gpus) {
-    return !demand.limited || (state.free_cpus(node) >= demand.cpus_for(gpus) && state.free_memory(node) >= demand.memory_for(gpus));
+    return !demand.limited ||
+           (state.free_cpus(node) >= demand.cpus_for(gpus) && state.free_memory(node) >= demand.memory_for(gpus));
 }
 
 // The most GPUs of a gang that a node can hold, at most `wanted`.

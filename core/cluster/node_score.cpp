@@ -34,7 +34,8 @@ double alignment(const ClusterState& state, const Demand& demand, std::int32_t n
         const bool shared = demand.kind == DemandKind::shared;
         const auto size = static_cast<double>(spec.size[i]);
         const double taken = shared ? demand.size_gpus : static_cast<double>(gpus);
-        const double free = shared ? static_cast<double>(state.free_milli(node)) / 1000.0 : static_cast<double>(state.empty(node));
+        const double free =
+            shared ? static_cast<double>(state.free_milli(node)) / 1000.0 : static_cast<double>(state.empty(node));
         dot += (taken / size) * (free / size);
     }
     dot += term(demand.cpus_for(gpus), state.free_cpus(node), spec.cpus[i]);

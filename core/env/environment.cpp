@@ -100,7 +100,8 @@ void Environment::find_predictions() {
     const LeanSimulator::Record& record = simulator_.record();
     std::vector<std::pair<Time, JobId>> finished;
     for (std::size_t i = 0; i < jobs_->submit_us.size(); ++i)
-        if (record.start_us[i] >= 0 && record.end_us[i] <= simulator_.now()) finished.emplace_back(record.end_us[i], static_cast<JobId>(i));
+        if (record.start_us[i] >= 0 && record.end_us[i] <= simulator_.now())
+            finished.emplace_back(record.end_us[i], static_cast<JobId>(i));
     std::sort(finished.begin(), finished.end());
     auto next = finished.begin();
     for (std::size_t i = 0; i < jobs_->submit_us.size() && jobs_->submit_us[i] <= simulator_.now(); ++i) {
@@ -121,8 +122,13 @@ void Environment::begin(const Episode& episode) {
     const Order order = spec_->base.order;
     scores_.clear();
     if (ranks_for_good() && order != Order::fifo) {
-        const Moment moment{.now_us = 0, .instant = 0, .seed = 0, .origin_s = jobs_->origin_s, .order_parameter = spec_->base.order_parameter};
-        for (std::size_t i = 0; i < count; ++i) scores_.push_back(score(order, simulator_.scored(static_cast<JobId>(i), 0.0), moment));
+        const Moment moment{.now_us = 0,
+                            .instant = 0,
+                            .seed = 0,
+                            .origin_s = jobs_->origin_s,
+                            .order_parameter = spec_->base.order_parameter};
+        for (std::size_t i = 0; i < count; ++i)
+            scores_.push_back(score(order, simulator_.scored(static_cast<JobId>(i), 0.0), moment));
     }
     waiting_.reset(count, scores_);
     const std::size_t users = as_index(jobs_->users), groups = as_index(jobs_->groups);
@@ -146,8 +152,10 @@ void Environment::begin(const Episode& episode) {
     horizon_s_ = kNoHorizon;
     if (spec_->horizon_factor > 0.0) {
         const ClusterSpec& cluster = *table_->cluster;
-        const auto capacity = static_cast<double>(rewards_.counts_gpus() ? static_cast<std::int64_t>(cluster.total_gpus) : cluster.given_cpus);
-        horizon_s_ = seconds(jobs_->submit_us.back() - begin_us_) + quotient(spec_->horizon_factor * rewards_.own_work(), capacity);
+        const auto capacity = static_cast<double>(rewards_.counts_gpus() ? static_cast<std::int64_t>(cluster.total_gpus)
+                                                                         : cluster.given_cpus);
+        horizon_s_ = seconds(jobs_->submit_us.back() - begin_us_) +
+                     quotient(spec_->horizon_factor * rewards_.own_work(), capacity);
     }
     warm_up(begin_us_);
     advance();
@@ -162,7 +170,8 @@ void Environment::warm_up(Time until_us) {
         for (;;) {
             gather(window_jobs_.size());
             prospects_.try_rows(simulator_.state(), rows_);
-            prospects_.look(simulator_.now(), simulator_.state(), rows_, {}, [this](std::int32_t q) { return simulator_.running(q); });
+            prospects_.look(simulator_.now(), simulator_.state(), rows_, {},
+                            [this](std::int32_t q) { return simulator_.running(q); });
             const std::int32_t row = prospects_.base_choice();
             if (row < 0) break;
             allocation_ = prospects_.fit(as_index(row)).allocation;
@@ -179,7 +188,9 @@ void Environment::account(JobId job, std::int64_t sign) {
     const auto user = as_index(jobs_->user_of(i)), group = as_index(jobs_->group_of(i));
     running_ += sign;
     accounts_.enter(simulator_.now(), *spec_->settings, demand_of(job), jobs_->user_of(i), jobs_->group_of(i), sign);
-    const auto share = [&](std::int64_t held) { return static_cast<float>(quotient(static_cast<double>(held) / 1000.0, table_->scale.gpus)); };
+    const auto share = [&](std::int64_t held) {
+        return static_cast<float>(quotient(static_cast<double>(held) / 1000.0, table_->scale.gpus));
+    };
     user_share_[user] = share(accounts_.user_holdings[user].milli);
     group_share_[group] = share(accounts_.group_milli[group]);
 }

@@ -1,4 +1,5 @@
-// One environment: states that are offered, actions that can be executed in them, and how time moves. docs/contract/mdp.md.
+// One environment: states that are offered, actions that can be executed in them, and how time moves.
+// docs/contract/mdp.md.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +9,14 @@
 #include <vector>
 
 #include "base/index.hpp"
-#include "observation/env_spec.hpp"
 #include "env/episode.hpp"
+#include "env/reward.hpp"
 #include "metrics/episode_metrics.hpp"
-#include "simulator/history.hpp"
+#include "observation/env_spec.hpp"
 #include "observation/observation.hpp"
 #include "observation/occupancy.hpp"
 #include "observation/prospects.hpp"
-#include "env/reward.hpp"
+#include "simulator/history.hpp"
 #include "simulator/lean_simulator.hpp"
 #include "simulator/snapshot.hpp"
 #include "simulator/waiting_jobs.hpp"
@@ -38,7 +39,9 @@ public:
     void begin(const Episode& episode);
 
     // For every kind but RankHosts. Whether the action may be taken now.
-    bool legal(std::int64_t action) const { return action >= 0 && action < std::ssize(mask_) && mask_[as_index(action)] != 0; }
+    bool legal(std::int64_t action) const {
+        return action >= 0 && action < std::ssize(mask_) && mask_[as_index(action)] != 0;
+    }
     StepResult step(std::int64_t action);
     // For RankHosts.
     StepResult step_ranked(std::span<const float> priorities);
@@ -132,9 +135,9 @@ private:
     Rewards rewards_;
     EpisodeMetrics metrics_;
     Observer observer_;
-    Placer placer_;  // for pools and hosts
-    RunTimeHistory history_;              // if predictions are asked for all the time
-    std::vector<Time> prediction_us_;     // by job
+    Placer placer_;                    // for pools and hosts
+    RunTimeHistory history_;           // if predictions are asked for all the time
+    std::vector<Time> prediction_us_;  // by job
     JobMix mix_;
     ArrivalRate arrivals_;
     Accounts accounts_;
@@ -150,15 +153,15 @@ private:
 
     // The state that is offered.
     std::vector<const WindowJob*> rows_;
-    bool rows_are_window_ = false;          // as long as they need not be gathered anew
+    bool rows_are_window_ = false;  // as long as they need not be gathered anew
     std::vector<std::uint8_t> row_held_;
-    std::vector<std::uint8_t> held_;        // by job
+    std::vector<std::uint8_t> held_;  // by job
     std::vector<JobId> held_jobs_;
     std::vector<std::int8_t> mask_;
-    bool has_current_ = false;              // row 0 is the job whose host is asked for
-    std::int64_t real_legal_ = 0;           // legal actions other than the no-op or skip
-    std::uint64_t releases_ = 1;            // finishes so far
-    std::vector<std::uint64_t> no_host_;    // by demand: as of which release no host could hold it
+    bool has_current_ = false;            // row 0 is the job whose host is asked for
+    std::int64_t real_legal_ = 0;         // legal actions other than the no-op or skip
+    std::uint64_t releases_ = 1;          // finishes so far
+    std::vector<std::uint64_t> no_host_;  // by demand: as of which release no host could hold it
     std::vector<std::uint8_t> queue_seen_;
     std::vector<std::int8_t> pool_fits_;    // by demand and pool, if the demand was looked at
     std::vector<std::uint64_t> looked_at_;  // by demand: in which look

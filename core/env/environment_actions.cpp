@@ -27,7 +27,8 @@ StepResult Environment::step(std::int64_t action) {
     settle();
     const Time passed = simulator_.now() - step_began_us_;
     step_began_us_ = simulator_.now();
-    if (spec_->weight(Term::backlog) != 0.0) rewards_.add(Term::backlog, -(quotient(seconds(passed), horizon_s_) * backlog()));
+    if (spec_->weight(Term::backlog) != 0.0)
+        rewards_.add(Term::backlog, -(quotient(seconds(passed), horizon_s_) * backlog()));
     return finish_step(penalty);
 }
 
@@ -38,7 +39,8 @@ double Environment::backlog() const {
     const Time now = simulator_.now();
     for (std::size_t i = 0; i < jobs_->submit_us.size(); ++i) {
         if (record.start_us[i] < 0 || record.end_us[i] <= now) continue;
-        sum += rewards_.share(static_cast<JobId>(i)) * (seconds(record.end_us[i] - now) / seconds(record.end_us[i] - record.start_us[i]));
+        sum += rewards_.share(static_cast<JobId>(i)) *
+               (seconds(record.end_us[i] - now) / seconds(record.end_us[i] - record.start_us[i]));
     }
     return sum;
 }
@@ -47,7 +49,8 @@ StepResult Environment::step_ranked(std::span<const float> priorities) {
     if (ended()) return step(0);
     std::int64_t best = -1;
     for (std::size_t host = 0; host < mask_.size(); ++host)
-        if (mask_[host] && (best < 0 || priorities[host] > priorities[as_index(best)])) best = static_cast<std::int64_t>(host);
+        if (mask_[host] && (best < 0 || priorities[host] > priorities[as_index(best)]))
+            best = static_cast<std::int64_t>(host);
     return step(best);
 }
 
@@ -58,9 +61,11 @@ StepResult Environment::finish_step(double penalty) {
     result.truncated = !result.terminated && (past_horizon() || (spec_->max_steps > 0 && steps_ >= spec_->max_steps));
     if (result.done()) {
         if (spec_->weight(Term::finish_early) != 0.0)
-            rewards_.add(Term::finish_early, result.terminated ? std::max(0.0, quotient(horizon_s_ - seconds(clock()), horizon_s_))
-                                                                : -rewards_.unfinished_share());
-        if (spec_->weight(Term::versus_baseline) != 0.0) rewards_.add(Term::versus_baseline, result.terminated ? baseline_value() : -1.0);
+            rewards_.add(Term::finish_early, result.terminated
+                                                 ? std::max(0.0, quotient(horizon_s_ - seconds(clock()), horizon_s_))
+                                                 : -rewards_.unfinished_share());
+        if (spec_->weight(Term::versus_baseline) != 0.0)
+            rewards_.add(Term::versus_baseline, result.terminated ? baseline_value() : -1.0);
     }
     result.reward = rewards_.take() - penalty;
     total_reward_ += result.reward;
@@ -82,7 +87,8 @@ double Environment::baseline_value() const {
 }
 
 void Environment::act(std::int64_t action) {
-    const bool moves = spec_->step_mode == StepMode::event || (spec_->step_mode == StepMode::tick && !spec_->chooses_host());
+    const bool moves =
+        spec_->step_mode == StepMode::event || (spec_->step_mode == StepMode::tick && !spec_->chooses_host());
     if (is_noop(action)) {
         if (spec_->kind == EnvKind::accept_or_skip && spec_->step_mode == StepMode::instant) {
             const JobId job = rows_[as_index(prospects_.base_choice())]->job;

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "base/index.hpp"
-#include "simulator/native_policy.hpp"
+#include "cluster/node_fit.hpp"
 #include "env/environment.hpp"
 #include "observation/mask.hpp"
-#include "cluster/node_fit.hpp"
+#include "simulator/native_policy.hpp"
 
 namespace gpuyard {
 
@@ -14,7 +14,8 @@ namespace {
 constexpr std::size_t kHostSearch = 64;  // waiting jobs among which the current job of SelectHost is looked for
 
 bool same(const Policy& a, const Policy& b) {
-    return a.order == b.order && a.order_parameter == b.order_parameter && a.backfill == b.backfill && a.express.t0_s == b.express.t0_s && a.express.k == b.express.k;
+    return a.order == b.order && a.order_parameter == b.order_parameter && a.backfill == b.backfill &&
+           a.express.t0_s == b.express.t0_s && a.express.k == b.express.k;
 }
 
 }  // namespace
@@ -77,7 +78,8 @@ void Environment::ask_base_policy() {
     row_held_.clear();
     if (!held_jobs_.empty())
         for (const WindowJob* row : rows_) row_held_.push_back(held_[as_index(row->job)]);
-    prospects_.look(simulator_.now(), simulator_.state(), rows_, row_held_, [this](std::int32_t q) { return simulator_.running(q); });
+    prospects_.look(simulator_.now(), simulator_.state(), rows_, row_held_,
+                    [this](std::int32_t q) { return simulator_.running(q); });
 }
 
 // After a glance, finds out the rest of what an observation shows.
@@ -159,7 +161,10 @@ std::int64_t Environment::mark_hosts(const Demand& demand) {
     };
     const std::int64_t cpus = demand.cpus, memory_mib = demand.memory_mib;
     if (demand.kind == DemandKind::cpu_only)  // without branches, which nobody could foresee
-        mark([&](std::int32_t node) { return static_cast<int>(state.free_cpus(node) >= cpus) & static_cast<int>(state.free_memory(node) >= memory_mib); });
+        mark([&](std::int32_t node) {
+            return static_cast<int>(state.free_cpus(node) >= cpus) &
+                   static_cast<int>(state.free_memory(node) >= memory_mib);
+        });
     else
         mark([&](std::int32_t node) { return host_can_hold(demand, node) ? 1 : 0; });
     return legal;
@@ -175,7 +180,9 @@ struct Environment::MaskView {
     std::size_t rows() const { return env.rows_.size(); }
     std::size_t pools() const { return env.table_->cluster->pools.size(); }
     bool startable(std::size_t row) const { return blocking || env.prospects_.fit(row).fits; }
-    bool startable_in(std::size_t row, std::size_t pool) const { return env.pool_fits_[as_index(env.rows_[row]->demand) * pools() + pool] != 0; }
+    bool startable_in(std::size_t row, std::size_t pool) const {
+        return env.pool_fits_[as_index(env.rows_[row]->demand) * pools() + pool] != 0;
+    }
     bool base_starts() const { return env.prospects_.base_choice() >= 0; }
     bool anything_runs() const { return env.running_ > 0; }
 };
@@ -201,8 +208,9 @@ void Environment::try_pools() {
         if (looked_at_[demand] == looks_) continue;
         looked_at_[demand] = looks_;
         for (std::size_t p = 0; p < pools; ++p) {
-            const bool fits = spec_->step_mode == StepMode::blocking ? table_->ever_in_pool[demand * pools + p] != 0
-                                                                     : place(row->job, static_cast<std::int32_t>(p), allocation_);
+            const bool fits = spec_->step_mode == StepMode::blocking
+                                  ? table_->ever_in_pool[demand * pools + p] != 0
+                                  : place(row->job, static_cast<std::int32_t>(p), allocation_);
             pool_fits_[demand * pools + p] = fits ? 1 : 0;
         }
     }
@@ -211,8 +219,18 @@ void Environment::try_pools() {
 // --- Observations and snapshots ---------------------------------------------------------------------------
 
 void Environment::observe(const ObservationBuffers& out) {
-    const Scene scene{simulator_.now(), jobs_->epoch_us,   simulator_.state(), rows_,       waiting_.count(), waiting_milli_,
-                      running_,         arrivals_.at(simulator_.now()), user_share_, group_share_, prospects_, occupancy_,
+    const Scene scene{simulator_.now(),
+                      jobs_->epoch_us,
+                      simulator_.state(),
+                      rows_,
+                      waiting_.count(),
+                      waiting_milli_,
+                      running_,
+                      arrivals_.at(simulator_.now()),
+                      user_share_,
+                      group_share_,
+                      prospects_,
+                      occupancy_,
                       has_base_allocation_ ? &base_allocation_ : nullptr};
     observer_.write(scene, out);
 }
@@ -310,9 +328,9 @@ std::int64_t Environment::expert_action(const Policy& policy) {
     const Decision decision = decide(now, acting);
     if (spec_->kind == EnvKind::accept_or_skip) {
         const std::int32_t choice = prospects_.base_choice();
-        const bool accepts = choice >= 0 && std::any_of(decision.starts.begin(), decision.starts.end(), [&](const Start& start) {
-            return start.job == rows_[as_index(choice)]->job;
-        });
+        const bool accepts =
+            choice >= 0 && std::any_of(decision.starts.begin(), decision.starts.end(),
+                                       [&](const Start& start) { return start.job == rows_[as_index(choice)]->job; });
         return legal_instead(accepts ? 1 : 0);
     }
     if (decision.starts.empty()) return legal_instead(noop());

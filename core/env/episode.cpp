@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/index.hpp"
-#include "policy/placement.hpp"
 #include "base/rng.hpp"
+#include "policy/placement.hpp"
 
 namespace gpuyard {
 
@@ -37,20 +37,26 @@ void confine_to_one_node(Demand& demand, const ClusterSpec& cluster) {
     std::erase_if(demand.pools_by_energy, too_small);
 }
 
-std::shared_ptr<const JobTable> jobs_for(const ClusterSpec& cluster, std::shared_ptr<const JobTable> jobs, const EnvSpec& env) {
+std::shared_ptr<const JobTable> jobs_for(const ClusterSpec& cluster, std::shared_ptr<const JobTable> jobs,
+                                         const EnvSpec& env) {
     if (!env.chooses_host()) return jobs;
     auto confined = std::make_shared<JobTable>(*jobs);
     for (Demand& demand : confined->demands) {
         confine_to_one_node(demand, cluster);
-        if (demand.pools.empty()) throw std::invalid_argument("a job of " + std::to_string(demand.gpus) + " GPUs does not fit on one node");
+        if (demand.pools.empty())
+            throw std::invalid_argument("a job of " + std::to_string(demand.gpus) + " GPUs does not fit on one node");
     }
     return confined;
 }
 
 }  // namespace
 
-EpisodeTable::EpisodeTable(std::shared_ptr<const ClusterSpec> spec, std::shared_ptr<const JobTable> table, const EnvSpec& env)
-    : cluster(std::move(spec)), empty(cluster), scale(*cluster), jobs(jobs_for(*cluster, std::move(table), env)) {
+EpisodeTable::EpisodeTable(std::shared_ptr<const ClusterSpec> spec, std::shared_ptr<const JobTable> table,
+                           const EnvSpec& env)
+    : cluster(std::move(spec)),
+      empty(cluster),
+      scale(*cluster),
+      jobs(jobs_for(*cluster, std::move(table), env)) {
     window_jobs.reserve(jobs->submit_us.size());
     for (std::size_t i = 0; i < jobs->submit_us.size(); ++i) {
         QueuedJob job{};
@@ -77,7 +83,8 @@ EpisodeTable::EpisodeTable(std::shared_ptr<const ClusterSpec> spec, std::shared_
 
 Episode WindowSource::at(std::int64_t row) const {
     if (row < 0 || row + jobs > table->jobs->size())
-        throw std::invalid_argument("no window of " + std::to_string(jobs) + " jobs starts at row " + std::to_string(row));
+        throw std::invalid_argument("no window of " + std::to_string(jobs) + " jobs starts at row " +
+                                    std::to_string(row));
     const std::int64_t before = std::min(warmup, row);
     return {table, row - before, jobs + before, before};
 }

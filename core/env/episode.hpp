@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/index.hpp"
+#include "base/job.hpp"
 #include "cluster/cluster.hpp"
 #include "observation/env_spec.hpp"
-#include "base/job.hpp"
 #include "observation/window_job.hpp"
 
 namespace gpuyard {

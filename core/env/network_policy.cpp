@@ -6,9 +6,9 @@
 
 #include "base/index.hpp"
 #include "env/environment.hpp"
+#include "env/rollout.hpp"
 #include "observation/mask.hpp"
 #include "observation/snapshot_view.hpp"
-#include "env/rollout.hpp"
 
 namespace gpuyard {
 
@@ -20,7 +20,11 @@ constexpr std::int64_t kStepsBetweenReports = 1024;
 class Pass {
 public:
     Pass(const Snapshot& snapshot, const EnvSpec& spec, const Network& network)
-        : spec_(spec), network_(network), now_(snapshot), placer_(spec.base.placement, snapshot.settings->seed), mask_(spec.actions(), 0) {
+        : spec_(spec),
+          network_(network),
+          now_(snapshot),
+          placer_(spec.base.placement, snapshot.settings->seed),
+          mask_(spec.actions(), 0) {
         placer_.set_mix(&now_.mix);
         decision_.instant = snapshot.instant;
     }
@@ -36,7 +40,8 @@ private:
         const SnapshotView view(now_, spec_, held_);
         if (fill_mask(spec_, MaskView{*this, view}, mask_) == 0) return false;
         const Observation seen = view.observation();
-        const std::int64_t action = network_.choose({seen.jobs.data(), seen.nodes.data(), seen.globals.data(), mask_.data()}, scratch_);
+        const std::int64_t action =
+            network_.choose({seen.jobs.data(), seen.nodes.data(), seen.globals.data(), mask_.data()}, scratch_);
         if (spec_.kind == EnvKind::accept_or_skip) {
             const std::size_t row = as_index(view.prospects().base_choice());
             if (action == 1)
@@ -76,7 +81,8 @@ private:
     };
 
     void start(JobId id, const Allocation& allocation) {
-        const auto job = std::lower_bound(now_.queue.begin(), now_.queue.end(), id, [](const QueuedJob& q, JobId j) { return q.job < j; });
+        const auto job = std::lower_bound(now_.queue.begin(), now_.queue.end(), id,
+                                          [](const QueuedJob& q, JobId j) { return q.job < j; });
         const Demand& demand = now_.demand(job->demand);
         ActiveJob active = begun(*job, now_.now_us);
         active.restore_us = job->done_us > 0 ? now_.settings->restore_of(demand) : 0;
@@ -101,7 +107,8 @@ private:
 
 }  // namespace
 
-ScheduleArrays replay(std::shared_ptr<const EnvSpec> spec, const Episode& episode, const Network& network, const Progress& progress) {
+ScheduleArrays replay(std::shared_ptr<const EnvSpec> spec, const Episode& episode, const Network& network,
+                      const Progress& progress) {
     check_suits(network, *spec);
     Environment environment(spec);
     ObservationRoom room(*spec);
@@ -120,9 +127,12 @@ ScheduleArrays replay(std::shared_ptr<const EnvSpec> spec, const Episode& episod
     return schedule;
 }
 
-DecisionTimes time_decisions(std::shared_ptr<const EnvSpec> spec, const Episode& episode, const Network& network, std::size_t count) {
+DecisionTimes time_decisions(std::shared_ptr<const EnvSpec> spec, const Episode& episode, const Network& network,
+                             std::size_t count) {
     using Clock = std::chrono::steady_clock;
-    const auto microseconds = [](Clock::duration time) { return std::chrono::duration<double, std::micro>(time).count(); };
+    const auto microseconds = [](Clock::duration time) {
+        return std::chrono::duration<double, std::micro>(time).count();
+    };
     check_suits(network, *spec);
     Environment environment(spec);
     ObservationRoom room(*spec);

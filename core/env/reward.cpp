@@ -16,7 +16,9 @@ Time grows_from(const JobTable& jobs, JobId job) {
     return jobs.submit_us[i] + std::max(Time{0}, kBound - jobs.duration_us[i]);
 }
 
-double growth_rate(const JobTable& jobs, JobId job) { return 1.0 / seconds(std::max(jobs.duration_us[as_index(job)], kBound)); }
+double growth_rate(const JobTable& jobs, JobId job) {
+    return 1.0 / seconds(std::max(jobs.duration_us[as_index(job)], kBound));
+}
 
 }  // namespace
 
@@ -29,7 +31,8 @@ double load_variance(const ClusterState& state) {
             const auto size = static_cast<double>(pool.size);
             // Nodes with as many empty GPUs are alike, unless parts of GPUs are in use.
             for (std::int32_t empty = 0; !spec.track_gpus && empty <= pool.size; ++empty)
-                add(static_cast<double>(state.bucket_count(pool, empty)), static_cast<double>(pool.size - empty) / size);
+                add(static_cast<double>(state.bucket_count(pool, empty)),
+                    static_cast<double>(pool.size - empty) / size);
             for (std::size_t i = 0; spec.track_gpus && i < pool.nodes.size(); ++i)
                 add(1.0, (size - static_cast<double>(state.free_milli(pool.nodes[i])) / 1000.0) / size);
         }
@@ -93,7 +96,8 @@ void Rewards::hold(JobId job, std::span<const Part> parts, std::int64_t sign) {
     const Demand& demand = jobs_->demand_of(as_index(job));
     if (demand.cpus > 0)
         for (const Part& part : parts)
-            if (state_->spec().cpus[as_index(part.node)] != kUnlimited) held_cpus_ += sign * demand.cpus_for(part.gpus > 0 ? part.gpus : 1);
+            if (state_->spec().cpus[as_index(part.node)] != kUnlimited)
+                held_cpus_ += sign * demand.cpus_for(part.gpus > 0 ? part.gpus : 1);
     std::int64_t& milli = user_milli_[as_index(jobs_->user_of(as_index(job)))];
     const auto before = static_cast<double>(milli);
     milli += sign * demand.total_milli();
@@ -157,7 +161,8 @@ void Rewards::pass(Time from_us, Time to_us) {
         for (std::size_t p = 0; p < spec.pools.size(); ++p) {
             const Pool& pool = spec.pools[p];
             const std::int64_t all = static_cast<std::int64_t>(pool.nodes.size()) * pool.size * 1000;
-            const double busy = static_cast<double>(all - state_->pool_free_milli(static_cast<std::int32_t>(p))) / 1000.0;
+            const double busy =
+                static_cast<double>(all - state_->pool_free_milli(static_cast<std::int32_t>(p))) / 1000.0;
             held += busy;
             flops += busy * pool.speed;
         }
@@ -166,15 +171,18 @@ void Rewards::pass(Time from_us, Time to_us) {
             add(Term::flops_utilization, flops / speed_sum_ * dt);
         }
     }
-    if (spec.given_cpus > 0) add(Term::cpu_utilization, static_cast<double>(held_cpus_) / static_cast<double>(spec.given_cpus) * dt);
-    if (uses(Term::energy)) add(Term::energy, -(static_cast<double>(spec.idle_mw + state_->busy_mw()) / 1000.0 * dt / 3.6e6));
+    if (spec.given_cpus > 0)
+        add(Term::cpu_utilization, static_cast<double>(held_cpus_) / static_cast<double>(spec.given_cpus) * dt);
+    if (uses(Term::energy))
+        add(Term::energy, -(static_cast<double>(spec.idle_mw + state_->busy_mw()) / 1000.0 * dt / 3.6e6));
     if (uses(Term::load_balance)) add(Term::load_balance, -(load_variance(*state_) * dt));
     if (uses(Term::fairness)) add(Term::fairness, -(unfairness() * dt));
 }
 
 double Rewards::take() {
     if (spec_.per_job)
-        for (const Term term : {Term::jct, Term::wait, Term::slowdown, Term::completions}) terms_[static_cast<std::size_t>(term)] /= own_jobs_;
+        for (const Term term : {Term::jct, Term::wait, Term::slowdown, Term::completions})
+            terms_[static_cast<std::size_t>(term)] /= own_jobs_;
     double sum = 0.0;
     for (std::size_t i = 0; i < kTerms; ++i) sum += spec_.weights[i] * terms_[i];
     terms_.fill(0.0);

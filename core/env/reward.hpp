@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "base/index.hpp"
+#include "base/job.hpp"
 #include "cluster/cluster.hpp"
 #include "observation/env_spec.hpp"
-#include "base/job.hpp"
 
 namespace gpuyard {
 
-// Variance over nodes with GPUs of busy GPUs / size; without any, of CPUs held / CPUs over nodes on which they are given.
+// Variance over nodes with GPUs of busy GPUs / size; without any, of CPUs held / CPUs over nodes on which they are
+// given.
 double load_variance(const ClusterState& state);
 
 class Rewards {
@@ -53,13 +54,13 @@ private:
     double own_jobs_ = 1.0;
     bool counts_gpus_ = true;
     double work_ = 0.0;
-    std::vector<double> share_;               // of the episode's work, by job
+    std::vector<double> share_;  // of the episode's work, by job
     std::int64_t in_system_ = 0, waiting_ = 0;
-    double slowdown_rate_ = 0.0;              // of waiting jobs whose bounded slowdown grows
-    std::vector<JobId> delayed_;              // waiting jobs whose bounded slowdown is still 1
+    double slowdown_rate_ = 0.0;  // of waiting jobs whose bounded slowdown grows
+    std::vector<JobId> delayed_;  // waiting jobs whose bounded slowdown is still 1
     double waiting_share_ = 0.0, unfinished_share_ = 0.0;
-    std::int64_t held_cpus_ = 0;              // where CPUs are given
-    double speed_sum_ = 0.0;                  // of all GPUs
+    std::int64_t held_cpus_ = 0;  // where CPUs are given
+    double speed_sum_ = 0.0;      // of all GPUs
     std::vector<std::int64_t> user_milli_, user_jobs_;
     std::int64_t users_in_system_ = 0, milli_sum_ = 0;
     double milli_squares_ = 0.0;

@@ -82,8 +82,9 @@ bool Rollouts::run(std::span<const Episode> episodes, std::span<const Chooser> c
             if (environment.steps() % kStepsBetweenQuestions == 0 && interruption.asked_to_stop()) return;
             std::int64_t action = 0;  // whatever it is, if the episode is over already
             if (!environment.ended())
-                action = chooser.network != nullptr ? chooser.network->choose(place->room.look(environment, *chooser.network), place->scratch)
-                                                    : environment.expert_action(*chooser.policy);
+                action = chooser.network != nullptr
+                             ? chooser.network->choose(place->room.look(environment, *chooser.network), place->scratch)
+                             : environment.expert_action(*chooser.policy);
             result = environment.step(action);
         }
         results.returns[task] = environment.total_reward();
@@ -100,8 +101,8 @@ void check_suits(const Network& network, const EnvSpec& spec) {
     const NetworkSizes& sizes = network.sizes();
     const auto check = [](std::size_t network_has, std::size_t environment_has, const char* what) {
         if (network_has != environment_has)
-            throw std::invalid_argument(std::string("the network was made for ") + std::to_string(network_has) + " " + what +
-                                        ", the environment has " + std::to_string(environment_has));
+            throw std::invalid_argument(std::string("the network was made for ") + std::to_string(network_has) + " " +
+                                        what + ", the environment has " + std::to_string(environment_has));
     };
     if (sizes.kind != spec.kind) throw std::invalid_argument("the network was made for another kind of environment");
     check(sizes.rows * sizes.job_columns, observer.jobs_length(), "numbers of jobs");

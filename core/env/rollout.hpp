@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "base/thread_pool.hpp"
 #include "env/environment.hpp"
 #include "network/network.hpp"
-#include "base/thread_pool.hpp"
 
 namespace gpuyard {
 
@@ -43,8 +43,8 @@ public:
 
     const EnvSpec& spec() const { return *spec_; }
 
-    // Runs every episode to its end by every chooser. `interrupted` is asked by the calling thread now and then, and stops everything:
-    // then this returns false.
+    // Runs every episode to its end by every chooser. `interrupted` is asked by the calling thread now and then, and
+    // stops everything: then this returns false.
     bool run(std::span<const Episode> episodes, std::span<const Chooser> choosers, const RolloutResults& results,
              const std::function<bool()>& interrupted);
 

@@ -23,9 +23,10 @@ namespace {
     }
     if (more > 0) legal += " and " + std::to_string(more) + " more";
     const bool in_range = action >= 0 && action < std::ssize(mask);
-    throw InvalidAction("environment " + std::to_string(i) + ": action " + std::to_string(action) +
-                        (in_range ? " cannot be executed now" : " is not between 0 and " + std::to_string(mask.size() - 1)) + "; legal are " +
-                        legal + " (choose by info[\"action_mask\"], or make the environment with invalid=\"noop\")");
+    throw InvalidAction(
+        "environment " + std::to_string(i) + ": action " + std::to_string(action) +
+        (in_range ? " cannot be executed now" : " is not between 0 and " + std::to_string(mask.size() - 1)) +
+        "; legal are " + legal + " (choose by info[\"action_mask\"], or make the environment with invalid=\"noop\")");
 }
 
 }  // namespace
@@ -38,7 +39,8 @@ ObservationLengths::ObservationLengths(const EnvSpec& spec) {
     actions = spec.actions();
 }
 
-ObservationArrays::ObservationArrays(const ObservationLengths& lengths, float* jobs_to, float* nodes_to, float* globals_to, std::int8_t* mask_to)
+ObservationArrays::ObservationArrays(const ObservationLengths& lengths, float* jobs_to, float* nodes_to,
+                                     float* globals_to, std::int8_t* mask_to)
     : jobs(jobs_to),
       nodes(nodes_to),
       globals(globals_to),
@@ -48,18 +50,29 @@ ObservationArrays::ObservationArrays(const ObservationLengths& lengths, float* j
       globals_stride(lengths.globals) {}
 
 ObservationArrays::ObservationArrays(const ObservationLengths& lengths, float* flat, std::int8_t* mask_to)
-    : jobs(flat), nodes(jobs + lengths.jobs), globals(nodes + lengths.nodes), flat_mask(globals + lengths.globals), mask(mask_to) {
+    : jobs(flat),
+      nodes(jobs + lengths.jobs),
+      globals(nodes + lengths.nodes),
+      flat_mask(globals + lengths.globals),
+      mask(mask_to) {
     jobs_stride = nodes_stride = globals_stride = flat_mask_stride = lengths.flat();
 }
 
 VectorEnv::VectorEnv(std::shared_ptr<const EnvSpec> spec, std::size_t count, std::size_t threads, Autoreset autoreset)
-    : spec_(std::move(spec)), autoreset_(autoreset), given_(count), seeds_(count, 0), episodes_(count, 0), begun_(count, 0), done_(count, 0),
+    : spec_(std::move(spec)),
+      autoreset_(autoreset),
+      given_(count),
+      seeds_(count, 0),
+      episodes_(count, 0),
+      begun_(count, 0),
+      done_(count, 0),
       pool_(threads) {
     for (std::size_t i = 0; i < count; ++i) environments_.push_back(std::make_unique<Environment>(spec_));
 }
 
 Environment& VectorEnv::begun(std::size_t i) {
-    if (!begun_.at(i)) throw std::logic_error("environment " + std::to_string(i) + ": no episode has begun; call reset()");
+    if (!begun_.at(i))
+        throw std::logic_error("environment " + std::to_string(i) + ": no episode has begun; call reset()");
     return *environments_[i];
 }
 
@@ -104,7 +117,8 @@ void VectorEnv::resume(std::size_t i, std::uint64_t seed, std::uint64_t drawn, s
     begin(i);
     Environment& env = *environments_[i];
     const auto unfit = [&](std::size_t step) {
-        return InvalidAction("environment " + std::to_string(i) + ": action " + std::to_string(step) + " of its episode " + std::to_string(drawn) +
+        return InvalidAction("environment " + std::to_string(i) + ": action " + std::to_string(step) +
+                             " of its episode " + std::to_string(drawn) +
                              " cannot be repeated: the environment is not the one in which it was taken");
     };
     for (std::size_t step = 0; step < actions.size(); ++step) {
@@ -151,7 +165,8 @@ void VectorEnv::check(std::span<const std::int64_t> actions) const {
     for (std::size_t i = 0; i < count(); ++i) {
         if (!begun_[i]) throw std::logic_error("call reset() before step()");
         if (awaits_reset(i)) continue;
-        if (done_[i]) throw std::logic_error("environment " + std::to_string(i) + ": the episode is over; call reset()");
+        if (done_[i])
+            throw std::logic_error("environment " + std::to_string(i) + ": the episode is over; call reset()");
         if (actions.empty() || spec_->invalid_is_noop || environments_[i]->ended()) continue;
         if (!environments_[i]->legal(actions[i])) refuse(i, actions[i], environments_[i]->mask());
     }
@@ -166,8 +181,8 @@ void VectorEnv::step_ranked(std::span<const float> priorities) {
     const std::size_t hosts = spec_->actions();
     for (std::size_t i = 0; i < priorities.size(); ++i)
         if (!std::isfinite(priorities[i]) && !awaits_reset(i / hosts))
-            throw InvalidAction("environment " + std::to_string(i / hosts) + ": the priority of host " + std::to_string(i % hosts) +
-                                " is not a finite number");
+            throw InvalidAction("environment " + std::to_string(i / hosts) + ": the priority of host " +
+                                std::to_string(i % hosts) + " is not a finite number");
     check({});
     step_all([&](std::size_t i) { return environments_[i]->step_ranked(priorities.subspan(i * hosts, hosts)); });
 }
@@ -184,7 +199,8 @@ void VectorEnv::random_actions(std::span<std::int64_t> out) {
         if (!begun_[i]) throw std::logic_error("call reset() before random_actions()");
         const auto mask = environments_[i]->mask();
         const auto legal = std::count(mask.begin(), mask.end(), std::int8_t{1});
-        const double u = uniform(seeds_[i], kStreamRandomAction, begun_[i], static_cast<std::uint64_t>(environments_[i]->steps()));
+        const double u =
+            uniform(seeds_[i], kStreamRandomAction, begun_[i], static_cast<std::uint64_t>(environments_[i]->steps()));
         auto skip = static_cast<std::int64_t>(u * static_cast<double>(legal));
         std::int64_t action = 0;
         while (legal > 0 && (mask[as_index(action)] == 0 || skip-- > 0)) ++action;

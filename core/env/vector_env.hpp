@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "env/environment.hpp"
 #include "base/thread_pool.hpp"
+#include "env/environment.hpp"
 
 namespace gpuyard {
 
@@ -22,7 +22,9 @@ public:
 
 enum class Autoreset : std::uint8_t { off, same_step, next_step };
 inline constexpr std::array<Named<Autoreset>, 3> kAutoresets{{
-    {"off", Autoreset::off}, {"same-step", Autoreset::same_step}, {"next-step", Autoreset::next_step},
+    {"off", Autoreset::off},
+    {"same-step", Autoreset::same_step},
+    {"next-step", Autoreset::next_step},
 }};
 
 // How many floats the parts of one observation have, and how many actions there are.
@@ -33,10 +35,12 @@ struct ObservationLengths {
     std::size_t jobs, nodes, globals, actions;
 };
 
-// Where observations go. Each environment has its own stretch, `*_stride` floats (or bytes of the mask) after the one before.
+// Where observations go. Each environment has its own stretch, `*_stride` floats (or bytes of the mask) after the one
+// before.
 struct ObservationArrays {
     ObservationArrays() = default;
-    ObservationArrays(const ObservationLengths& lengths, float* jobs_to, float* nodes_to, float* globals_to, std::int8_t* mask_to);
+    ObservationArrays(const ObservationLengths& lengths, float* jobs_to, float* nodes_to, float* globals_to,
+                      std::int8_t* mask_to);
     // All in one array: jobs, nodes, globals, and the mask as floats.
     ObservationArrays(const ObservationLengths& lengths, float* flat, std::int8_t* mask_to);
 
@@ -78,8 +82,10 @@ public:
 
     // Begins episodes in the environments that `which` marks, or in all. `seeds` starts their draws again.
     void reset(std::span<const std::uint64_t> seeds, std::span<const std::uint8_t> which);
-    // Puts an environment back where it was: in the episode number `drawn` of its seed, after these actions (or priorities).
-    void resume(std::size_t i, std::uint64_t seed, std::uint64_t drawn, std::span<const std::int64_t> actions, std::span<const float> priorities);
+    // Puts an environment back where it was: in the episode number `drawn` of its seed, after these actions (or
+    // priorities).
+    void resume(std::size_t i, std::uint64_t seed, std::uint64_t drawn, std::span<const std::int64_t> actions,
+                std::span<const float> priorities);
     // Whatever is wrong with an action, nothing has changed.
     void step(std::span<const std::int64_t> actions);
     void step_ranked(std::span<const float> priorities);

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/index.hpp"
-#include "observation/prospects.hpp"
 #include "env/reward.hpp"
+#include "observation/prospects.hpp"
 
 namespace gpuyard {
 
@@ -31,7 +31,8 @@ double quantile(const std::vector<double>& sorted, double q) {
 double free_on_used_nodes(const ClusterState& state) {
     const ClusterSpec& spec = state.spec();
     std::int64_t free_milli = 0, fragments = spec.track_gpus ? 0 : 1000 * fragmented_gpus(state);
-    for (std::size_t pool = 0; pool < spec.pools.size(); ++pool) free_milli += state.pool_free_milli(static_cast<std::int32_t>(pool));
+    for (std::size_t pool = 0; pool < spec.pools.size(); ++pool)
+        free_milli += state.pool_free_milli(static_cast<std::int32_t>(pool));
     for (std::size_t i = 0; spec.track_gpus && i < spec.node_count(); ++i) {
         const std::int64_t free = state.free_milli(static_cast<std::int32_t>(i));
         if (free < 1000 * static_cast<std::int64_t>(spec.size[i])) fragments += free;
@@ -122,8 +123,11 @@ void EpisodeMetrics::compute(const LeanSimulator& simulator, std::int64_t first,
     for (auto* column : {&wait_, &jct_, &slowdown_, &bounded_}) put_statistics(out, *column);
     const double makespan = finished > 0.0 ? seconds(last_us - begin_us) : kUndefined;
     double flops = 0.0;
-    for (const Pool& pool : spec.pools) flops += static_cast<double>(static_cast<std::int64_t>(pool.nodes.size()) * pool.size) * pool.speed;
-    const auto use = [&](double amount, double capacity) { return finished > 0.0 ? ratio(amount, capacity * makespan) : kUndefined; };
+    for (const Pool& pool : spec.pools)
+        flops += static_cast<double>(static_cast<std::int64_t>(pool.nodes.size()) * pool.size) * pool.speed;
+    const auto use = [&](double amount, double capacity) {
+        return finished > 0.0 ? ratio(amount, capacity * makespan) : kUndefined;
+    };
     const bool has_gpus = spec.total_gpus > 0 && finished > 0.0;
     const double energy_kwh = spec.has_watts && finished > 0.0 ? energy_mw_s_ / 3.6e9 : kUndefined;
     double means = 0.0, squares = 0.0, users = 0.0;
@@ -136,8 +140,9 @@ void EpisodeMetrics::compute(const LeanSimulator& simulator, std::int64_t first,
     }
     for (const double value :
          {makespan, use(held.gpu, static_cast<double>(spec.total_gpus)), use(held.flops, flops),
-          use(held.cpu, static_cast<double>(spec.given_cpus)), use(held.memory, static_cast<double>(spec.given_memory_mib)),
-          has_gpus ? variance_s_ / makespan : kUndefined, has_gpus ? fragmentation_s_ / makespan : kUndefined,
+          use(held.cpu, static_cast<double>(spec.given_cpus)),
+          use(held.memory, static_cast<double>(spec.given_memory_mib)), has_gpus ? variance_s_ / makespan : kUndefined,
+          has_gpus ? fragmentation_s_ / makespan : kUndefined,
           finished > 0.0 ? ratio(completed, makespan / 3600.0) : kUndefined, completed, ratio(completed, own),
           finished > 0.0 ? ratio(waited, makespan) : kUndefined, energy_kwh, ratio(energy_kwh, completed),
           ratio(means * means, users * squares), ratio(deadlines - met, deadlines), starved, own - finished})

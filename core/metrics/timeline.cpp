@@ -193,7 +193,9 @@ void check(const Allocations& runs, std::size_t nodes, std::int64_t from_us, std
 class Sweep {
 public:
     Sweep(const Allocations& runs, std::span<const std::int32_t> node_size)
-        : runs_(runs), loads_(node_size), shared_(node_size) {}
+        : runs_(runs),
+          loads_(node_size),
+          shared_(node_size) {}
 
     void start(Index job) {
         for (std::size_t k = first(job); k < first(job + 1); ++k) {

@@ -1,8 +1,8 @@
 // cross-attention: jobs and the no-op attend to nodes.
 //
-// A node's key and value are linear in its columns, of which there are few. So the matrices between a token and these columns are
-// multiplied out once: queries are asked of the columns themselves, and the attended columns are what goes through the output layer.
-// What a key has beside its columns is the same for all nodes, and so nothing to a softmax.
+// A node's key and value are linear in its columns, of which there are few. So the matrices between a token and these
+// columns are multiplied out once: queries are asked of the columns themselves, and the attended columns are what goes
+// through the output layer. What a key has beside its columns is the same for all nodes, and so nothing to a softmax.
 #include <algorithm>
 #include <cmath>
 
@@ -28,16 +28,17 @@ std::vector<float> rounded(const Matrix& values) { return {values.begin(), value
 struct Norm {
     std::vector<float> weight, bias;
     static Norm of(const Tensors& tensors, const std::string& name, std::size_t width) {
-        return {padded_copy(tensor(tensors, name + ".weight", {width})), padded_copy(tensor(tensors, name + ".bias", {width}))};
+        return {padded_copy(tensor(tensors, name + ".weight", {width})),
+                padded_copy(tensor(tensors, name + ".bias", {width}))};
     }
 };
 
 // One layer of attention and what follows it.
 struct Block {
     Norm before_attention, before_rise;
-    Layer queries;                   // of the columns of nodes, each head's behind another's
-    Layer out;                       // from the attended columns
-    std::vector<float> out_alone;    // its bias where there is no node
+    Layer queries;                 // of the columns of nodes, each head's behind another's
+    Layer out;                     // from the attended columns
+    std::vector<float> out_alone;  // its bias where there is no node
     Layer pool, up, down;
 
     Block(const Tensors& tensors, std::size_t layer, std::size_t width, std::size_t heads, std::size_t columns) {
@@ -59,7 +60,8 @@ private:
     }
 
     // For head h, with its rows of key and query: (key encode_nodes)^T query / sqrt(width of a head).
-    void make_queries(const Tensors& tensors, const std::string& end, std::size_t width, std::size_t heads, std::size_t columns) {
+    void make_queries(const Tensors& tensors, const std::string& end, std::size_t width, std::size_t heads,
+                      std::size_t columns) {
         const Matrix keys = product(read(tensors, "key" + end + ".weight", {width, width}),
                                     read(tensors, "encode_nodes.weight", {width, columns}), width, width, columns);
         const Matrix query = read(tensors, "query" + end + ".weight", {width, width});
@@ -78,9 +80,11 @@ private:
         queries = Layer(rounded(weights), rounded(biases), width);
     }
 
-    void make_out(const Tensors& tensors, const std::string& end, std::size_t width, std::size_t heads, std::size_t columns) {
+    void make_out(const Tensors& tensors, const std::string& end, std::size_t width, std::size_t heads,
+                  std::size_t columns) {
         const Matrix value = read(tensors, "value_proj" + end + ".weight", {width, width});
-        const Matrix values = product(value, read(tensors, "encode_nodes.weight", {width, columns}), width, width, columns);
+        const Matrix values =
+            product(value, read(tensors, "encode_nodes.weight", {width, columns}), width, width, columns);
         Matrix constant = product(value, read(tensors, "encode_nodes.bias", {width}), width, width, 1);
         const Matrix value_bias = read(tensors, "value_proj" + end + ".bias", {width});
         for (std::size_t i = 0; i < width; ++i) constant[i] += value_bias[i];
@@ -92,7 +96,8 @@ private:
             bias[output] += static_cast<double>(out_alone[output]);
             for (std::size_t i = 0; i < width; ++i)
                 for (std::size_t c = 0; c < columns; ++c)
-                    weights[output * heads * columns + i / own * columns + c] += weight[output * width + i] * values[i * columns + c];
+                    weights[output * heads * columns + i / own * columns + c] +=
+                        weight[output * width + i] * values[i * columns + c];
         }
         out = Layer(rounded(weights), rounded(bias), heads * columns);
     }
@@ -100,7 +105,8 @@ private:
 
 class CrossAttention final : public Network {
 public:
-    CrossAttention(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors, const Kernels& kernels)
+    CrossAttention(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors,
+                   const Kernels& kernels)
         : Network(settings, sizes, kernels),
           width_(padded(settings.width)),
           jobs_(Layer::of(tensors, "encode_jobs", sizes.job_columns, settings.width)),
@@ -109,7 +115,8 @@ public:
           policy_(Heads::of(tensors, "policy", settings.width, sizes.choices_per_row())),
           noop_(Heads::of(tensors, "noop", settings.width, 1)),
           value_(Heads::of(tensors, "value", settings.width, 1)) {
-        if (sizes.global_columns > 0) globals_ = Layer::of(tensors, "encode_globals", sizes.global_columns, settings.width);
+        if (sizes.global_columns > 0)
+            globals_ = Layer::of(tensors, "encode_globals", sizes.global_columns, settings.width);
         for (std::size_t i = 0; i < settings.depth; ++i)
             blocks_.emplace_back(tensors, i, settings.width, settings.heads, sizes.node_columns);
     }
@@ -126,18 +133,20 @@ private:
     std::size_t scratch_floats() const override {
         const std::size_t tokens = sizes_.rows + 1, nodes = padded(sizes_.tokens + 1);
         const std::size_t asked = padded(settings_.heads * sizes_.node_columns);
-        return padded(sizes_.rows * sizes_.job_columns) + tokens * (2 * width_ + padded(2 * settings_.width)) + 2 * tokens * asked +
-               (sizes_.node_columns + 4) * nodes + 4 * padded(tokens + 1) + 2 * padded(sizes_.global_columns + 1) +
-               (5 * settings_.depth + 8) * (padded(2 * settings_.width + 1));
+        return padded(sizes_.rows * sizes_.job_columns) + tokens * (2 * width_ + padded(2 * settings_.width)) +
+               2 * tokens * asked + (sizes_.node_columns + 4) * nodes + 4 * padded(tokens + 1) +
+               2 * padded(sizes_.global_columns + 1) + (5 * settings_.depth + 8) * (padded(2 * settings_.width + 1));
     }
 
     Nodes transposed_nodes(const NetworkInput& input, Scratch& scratch) const {
-        const RowNumbers present = present_rows(input.nodes, sizes_.tokens, sizes_.node_columns, sizes_.node_present, scratch);
+        const RowNumbers present =
+            present_rows(input.nodes, sizes_.tokens, sizes_.node_columns, sizes_.node_present, scratch);
         const std::size_t stride = padded(present.count);
         float* const columns = scratch.floats(sizes_.node_columns * stride);
         for (std::size_t c = 0; c < sizes_.node_columns; ++c) {
             float* const to = columns + c * stride;
-            for (std::size_t i = 0; i < present.count; ++i) to[i] = input.nodes[present.numbers[i] * sizes_.node_columns + c];
+            for (std::size_t i = 0; i < present.count; ++i)
+                to[i] = input.nodes[present.numbers[i] * sizes_.node_columns + c];
             std::fill(to + present.count, to + stride, 0.0F);
         }
         return {columns, present.count, stride};
@@ -150,10 +159,16 @@ private:
         std::size_t count;
     };
 
-    Tokens encoded_tokens(const NetworkInput& input, const RowNumbers& present, std::size_t nodes, Scratch& scratch) const {
+    Tokens encoded_tokens(const NetworkInput& input, const RowNumbers& present, std::size_t nodes,
+                          Scratch& scratch) const {
         const std::size_t count = present.count + 1, asked = padded(settings_.heads * sizes_.node_columns);
-        const Tokens tokens{scratch.floats(count * width_), scratch.floats(count * width_), scratch.floats(count * padded(2 * settings_.width)),
-                            scratch.floats(count * asked),  scratch.floats(count * asked),  scratch.floats(nodes), count};
+        const Tokens tokens{scratch.floats(count * width_),
+                            scratch.floats(count * width_),
+                            scratch.floats(count * padded(2 * settings_.width)),
+                            scratch.floats(count * asked),
+                            scratch.floats(count * asked),
+                            scratch.floats(nodes),
+                            count};
         apply_to_rows(jobs_, picked_rows(input.jobs, sizes_.job_columns, present, scratch), tokens.x, Finish::store);
         float* const noop = tokens.x + present.count * width_;
         std::copy_n(noop_token_.data(), width_, noop);
@@ -172,9 +187,10 @@ private:
         kernels_.normalise({tokens.x, width_, tokens.count}, settings_.width, block.before_attention.weight.data(),
                            block.before_attention.bias.data(), nullptr, tokens.normed);
         apply_to_rows(block.queries, {tokens.normed, width_, tokens.count}, tokens.queries, Finish::store);
-        kernels_.attend({tokens.queries, asked, tokens.count}, settings_.heads, sizes_.node_columns, nodes.columns, nodes.count, nodes.stride,
-                        tokens.key_scores, tokens.attended, asked);
-        kernels_.dense({tokens.attended, asked, tokens.count}, block.out.packed(), block.out.bias(), tokens.x, width_, Finish::add);
+        kernels_.attend({tokens.queries, asked, tokens.count}, settings_.heads, sizes_.node_columns, nodes.columns,
+                        nodes.count, nodes.stride, tokens.key_scores, tokens.attended, asked);
+        kernels_.dense({tokens.attended, asked, tokens.count}, block.out.packed(), block.out.bias(), tokens.x, width_,
+                       Finish::add);
     }
 
     // The mean of all tokens.
@@ -189,10 +205,11 @@ private:
     void rise(const Block& block, const Tokens& tokens, const float* common, Scratch& scratch) const {
         float* const told = scratch.floats(width_);
         apply(block.pool, {common, settings_.width}, block.pool.bias(), told, Finish::store, scratch);
-        kernels_.normalise({tokens.x, width_, tokens.count}, settings_.width, block.before_rise.weight.data(), block.before_rise.bias.data(),
-                           told, tokens.normed);
+        kernels_.normalise({tokens.x, width_, tokens.count}, settings_.width, block.before_rise.weight.data(),
+                           block.before_rise.bias.data(), told, tokens.normed);
         apply_to_rows(block.up, {tokens.normed, width_, tokens.count}, tokens.wide, Finish::relu);
-        kernels_.dense({tokens.wide, block.up.width(), tokens.count}, block.down.packed(), block.down.bias(), tokens.x, width_, Finish::add);
+        kernels_.dense({tokens.wide, block.up.width(), tokens.count}, block.down.packed(), block.down.bias(), tokens.x,
+                       width_, Finish::add);
     }
 
     // Keeps the tokens that are wanted, and the no-op's behind them.
@@ -205,7 +222,8 @@ private:
     }
 
     void compute(const NetworkInput& input, float* logits, float* value, Scratch& scratch) const override {
-        const RowNumbers present = present_rows(input.jobs, sizes_.rows, sizes_.job_columns, sizes_.job_present, scratch);
+        const RowNumbers present =
+            present_rows(input.jobs, sizes_.rows, sizes_.job_columns, sizes_.job_present, scratch);
         const RowNumbers wanted = wanted_rows(input, present, scratch);
         const Nodes nodes = transposed_nodes(input, scratch);
         Tokens tokens = encoded_tokens(input, present, nodes.stride, scratch);
@@ -242,8 +260,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Network> make_cross_attention(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors,
-                                              const Kernels& kernels) {
+std::unique_ptr<Network> make_cross_attention(const NetworkSettings& settings, const NetworkSizes& sizes,
+                                              const Tensors& tensors, const Kernels& kernels) {
     return std::make_unique<CrossAttention>(settings, sizes, tensors, kernels);
 }
 

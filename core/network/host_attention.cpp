@@ -10,11 +10,15 @@ namespace {
 
 class HostAttention final : public Network {
 public:
-    HostAttention(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors, const Kernels& kernels)
-        : Network(settings, sizes, kernels), width_(padded(settings.width)) {
+    HostAttention(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors,
+                  const Kernels& kernels)
+        : Network(settings, sizes, kernels),
+          width_(padded(settings.width)) {
         const std::size_t width = settings.width;
-        nodes_ = {Layer::of(tensors, "encode_nodes.0", sizes.node_columns, width), Layer::of(tensors, "encode_nodes.1", width, width)};
-        job_ = {Layer::of(tensors, "encode_job.0", sizes.job_columns + sizes.global_columns, width), Layer::of(tensors, "encode_job.1", width, width)};
+        nodes_ = {Layer::of(tensors, "encode_nodes.0", sizes.node_columns, width),
+                  Layer::of(tensors, "encode_nodes.1", width, width)};
+        job_ = {Layer::of(tensors, "encode_job.0", sizes.job_columns + sizes.global_columns, width),
+                Layer::of(tensors, "encode_job.1", width, width)};
         asked_ = asked_of_hosts(tensors, width);
         attended_ = Layer::of(tensors, "attended", width, width);
         host_hidden_ = Layer::of(tensors, "host_hidden", width, width);
@@ -26,10 +30,11 @@ public:
     }
 
 private:
-    // key^T query / sqrt(width): what the job asks of a host's encoding itself. The key's bias is the same for all hosts, and so nothing
-    // to a softmax.
+    // key^T query / sqrt(width): what the job asks of a host's encoding itself. The key's bias is the same for all
+    // hosts, and so nothing to a softmax.
     static Layer asked_of_hosts(const Tensors& tensors, std::size_t width) {
-        const auto key = tensor(tensors, "key.weight", {width, width}), query = tensor(tensors, "query.weight", {width, width});
+        const auto key = tensor(tensors, "key.weight", {width, width}),
+                   query = tensor(tensors, "query.weight", {width, width});
         const auto bias = tensor(tensors, "query.bias", {width});
         tensor(tensors, "key.bias", {width});
         const double scale = 1.0 / std::sqrt(static_cast<double>(width));
@@ -38,9 +43,11 @@ private:
             for (std::size_t output = 0; output < width; ++output) {
                 const double k = static_cast<double>(key[row * width + output]) * scale;
                 biases[output] += k * static_cast<double>(bias[row]);
-                for (std::size_t i = 0; i < width; ++i) weights[output * width + i] += k * static_cast<double>(query[row * width + i]);
+                for (std::size_t i = 0; i < width; ++i)
+                    weights[output * width + i] += k * static_cast<double>(query[row * width + i]);
             }
-        const std::vector<float> rounded_weights(weights.begin(), weights.end()), rounded_biases(biases.begin(), biases.end());
+        const std::vector<float> rounded_weights(weights.begin(), weights.end()),
+            rounded_biases(biases.begin(), biases.end());
         return Layer(rounded_weights, rounded_biases, width);
     }
 
@@ -79,7 +86,8 @@ private:
     }
 
     void compute(const NetworkInput& input, float* logits, float* value, Scratch& scratch) const override {
-        const RowNumbers present = present_rows(input.nodes, sizes_.tokens, sizes_.node_columns, sizes_.node_present, scratch);
+        const RowNumbers present =
+            present_rows(input.nodes, sizes_.tokens, sizes_.node_columns, sizes_.node_present, scratch);
         float* const first = scratch.floats(present.count * width_);
         float* const hosts = scratch.floats(present.count * width_);
         apply_to_rows(nodes_[0], picked_rows(input.nodes, sizes_.node_columns, present, scratch), first, Finish::relu);
@@ -122,8 +130,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Network> make_host_attention(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors,
-                                             const Kernels& kernels) {
+std::unique_ptr<Network> make_host_attention(const NetworkSettings& settings, const NetworkSizes& sizes,
+                                             const Tensors& tensors, const Kernels& kernels) {
     return std::make_unique<HostAttention>(settings, sizes, tensors, kernels);
 }
 

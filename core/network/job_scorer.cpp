@@ -9,7 +9,8 @@ namespace {
 
 class JobScorer final : public Network {
 public:
-    JobScorer(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors, const Kernels& kernels)
+    JobScorer(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors,
+              const Kernels& kernels)
         : Network(settings, sizes, kernels),
           width_(padded(settings.width)),
           jobs_(Layer::of(tensors, "encode_jobs", sizes.job_columns, settings.width)),
@@ -18,10 +19,12 @@ public:
           policy_(Heads::of(tensors, "policy", settings.width, sizes.choices_per_row())),
           noop_(Heads::of(tensors, "noop", settings.width, 1)),
           value_(Heads::of(tensors, "value", settings.width, 1)) {
-        if (sizes.global_columns > 0) globals_ = Layer::of(tensors, "encode_globals", sizes.global_columns, settings.width);
+        if (sizes.global_columns > 0)
+            globals_ = Layer::of(tensors, "encode_globals", sizes.global_columns, settings.width);
         for (std::size_t i = 0; i + 1 < settings.depth; ++i)
             rows_.push_back(Layer::of(tensors, "rows." + std::to_string(i), settings.width, settings.width));
-        if (settings.depth > 1) rows_context_ = Layer::of(tensors, "rows_context.0", settings.width, settings.width, false);
+        if (settings.depth > 1)
+            rows_context_ = Layer::of(tensors, "rows_context.0", settings.width, settings.width, false);
     }
 
 private:
@@ -69,7 +72,8 @@ private:
     }
 
     void compute(const NetworkInput& input, float* logits, float* value, Scratch& scratch) const override {
-        const RowNumbers present = present_rows(input.jobs, sizes_.rows, sizes_.job_columns, sizes_.job_present, scratch);
+        const RowNumbers present =
+            present_rows(input.jobs, sizes_.rows, sizes_.job_columns, sizes_.job_present, scratch);
         float* const encoded = scratch.floats(sizes_.rows * width_);
         float* const spare = scratch.floats(sizes_.rows * width_);
         apply_to_rows(jobs_, picked_rows(input.jobs, sizes_.job_columns, present, scratch), encoded, Finish::relu);
@@ -96,8 +100,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Network> make_job_scorer(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors,
-                                         const Kernels& kernels) {
+std::unique_ptr<Network> make_job_scorer(const NetworkSettings& settings, const NetworkSizes& sizes,
+                                         const Tensors& tensors, const Kernels& kernels) {
     return std::make_unique<JobScorer>(settings, sizes, tensors, kernels);
 }
 

@@ -38,19 +38,23 @@ struct SparseVector {
 struct Kernels {
     std::string_view name;
     // out[r] = finish(start + W x[r]), `out_stride` apart; `start` has the padded outputs.
-    void (*dense)(const Rows& x, const PackedLayer& layer, const float* start, float* out, std::size_t out_stride, Finish finish);
+    void (*dense)(const Rows& x, const PackedLayer& layer, const float* start, float* out, std::size_t out_stride,
+                  Finish finish);
     // The same for one row.
     void (*dense_one)(const SparseVector& x, const PackedLayer& layer, const float* start, float* out, Finish finish);
     // out[r * out_stride] = x[r] . weights + bias; all are padded to `width`.
-    void (*dots)(const Rows& x, std::size_t width, const float* weights, float bias, float* out, std::size_t out_stride);
+    void (*dots)(const Rows& x, std::size_t width, const float* weights, float bias, float* out,
+                 std::size_t out_stride);
     // Column sums and, unless null, maxima with 0, over a padded width.
     void (*pool_rows)(const Rows& x, std::size_t width, float* sum, float* maximum);
     // Layer normalisation of rows of `width` entries, then `weight`, `bias` (padded) and, unless null, `add`.
-    void (*normalise)(const Rows& x, std::size_t width, const float* weight, const float* bias, const float* add, float* out);
-    // For rows of queries, each of `heads` times `columns` entries: a softmax over the keys, and with its weights the mean of the
-    // keys. Keys are [columns][key_stride], the first `keys` of each count; `scratch` has key_stride floats.
-    void (*attend)(const Rows& queries, std::size_t heads, std::size_t columns, const float* keys, std::size_t key_count,
-                   std::size_t key_stride, float* scratch, float* out, std::size_t out_stride);
+    void (*normalise)(const Rows& x, std::size_t width, const float* weight, const float* bias, const float* add,
+                      float* out);
+    // For rows of queries, each of `heads` times `columns` entries: a softmax over the keys, and with its weights the
+    // mean of the keys. Keys are [columns][key_stride], the first `keys` of each count; `scratch` has key_stride
+    // floats.
+    void (*attend)(const Rows& queries, std::size_t heads, std::size_t columns, const float* keys,
+                   std::size_t key_count, std::size_t key_stride, float* scratch, float* out, std::size_t out_stride);
     // Of `count` entries in place; the array is padded, and what is padded becomes 0 within 1e-37.
     void (*softmax)(float* x, std::size_t count);
     // sum of weights[r] * x[r], over a padded width.

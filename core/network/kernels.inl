@@ -1,16 +1,18 @@
-// The kernels, over the `Lanes` of the namespace that includes this file. KERNEL is what its functions are declared with.
+// The kernels, over the `Lanes` of the namespace that includes this file. KERNEL is what its functions are declared
+// with.
 
 #define UNROLLED _Pragma("GCC unroll 8")  // or the sums would go through memory
 
 template <int R>
-KERNEL void dense_block(const float* x, std::size_t stride, const float* panel, std::size_t inputs, const float* start, float* out,
-                        std::size_t out_stride, Finish finish) {
+KERNEL void dense_block(const float* x, std::size_t stride, const float* panel, std::size_t inputs, const float* start,
+                        float* out, std::size_t out_stride, Finish finish) {
     Lanes sum[R];
     const Lanes first = load(start);
     UNROLLED for (int r = 0; r < R; ++r) sum[r] = first;
     for (std::size_t k = 0; k < inputs; ++k) {
         const Lanes weights = load(panel + k * kLanes);
-        UNROLLED for (int r = 0; r < R; ++r) sum[r] = fused(broadcast(x[static_cast<std::size_t>(r) * stride + k]), weights, sum[r]);
+        UNROLLED for (int r = 0; r < R; ++r) sum[r] =
+            fused(broadcast(x[static_cast<std::size_t>(r) * stride + k]), weights, sum[r]);
     }
     UNROLLED for (int r = 0; r < R; ++r) {
         float* const to = out + static_cast<std::size_t>(r) * out_stride;
@@ -20,8 +22,8 @@ KERNEL void dense_block(const float* x, std::size_t stride, const float* panel, 
     }
 }
 
-KERNEL void dense_rest(const Rows& x, std::size_t row, const float* panel, std::size_t inputs, const float* start, float* out,
-                       std::size_t out_stride, Finish finish) {
+KERNEL void dense_rest(const Rows& x, std::size_t row, const float* panel, std::size_t inputs, const float* start,
+                       float* out, std::size_t out_stride, Finish finish) {
     const float* const from = x.data + row * x.stride;
     float* const to = out + row * out_stride;
     switch (x.count - row) {
@@ -34,26 +36,29 @@ KERNEL void dense_rest(const Rows& x, std::size_t row, const float* panel, std::
     }
 }
 
-KERNEL void dense(const Rows& x, const PackedLayer& layer, const float* start, float* out, std::size_t out_stride, Finish finish) {
+KERNEL void dense(const Rows& x, const PackedLayer& layer, const float* start, float* out, std::size_t out_stride,
+                  Finish finish) {
     constexpr std::size_t kBlock = 6;
     for (std::size_t column = 0; column < layer.padded_outputs; column += kLanes) {
         const float* const panel = layer.panels + column * layer.inputs;
         std::size_t row = 0;
         for (; row + kBlock <= x.count; row += kBlock)
             dense_block<kBlock>(x.data + row * x.stride, x.stride, panel, layer.inputs, start + column,
-                                       out + row * out_stride + column, out_stride, finish);
+                                out + row * out_stride + column, out_stride, finish);
         dense_rest(x, row, panel, layer.inputs, start + column, out + column, out_stride, finish);
     }
 }
 
 template <int P>
-KERNEL void dense_one_block(const SparseVector& x, const float* panels, std::size_t inputs, const float* start, float* out, Finish finish) {
+KERNEL void dense_one_block(const SparseVector& x, const float* panels, std::size_t inputs, const float* start,
+                            float* out, Finish finish) {
     Lanes sum[P];
     UNROLLED for (int p = 0; p < P; ++p) sum[p] = load(start + static_cast<std::size_t>(p) * kLanes);
     for (std::size_t i = 0; i < x.count; ++i) {
         const Lanes value = broadcast(x.values[i]);
         const float* const weights = panels + std::size_t{x.places[i]} * kLanes;
-        UNROLLED for (int p = 0; p < P; ++p) sum[p] = fused(value, load(weights + static_cast<std::size_t>(p) * inputs * kLanes), sum[p]);
+        UNROLLED for (int p = 0; p < P; ++p) sum[p] =
+            fused(value, load(weights + static_cast<std::size_t>(p) * inputs * kLanes), sum[p]);
     }
     UNROLLED for (int p = 0; p < P; ++p) {
         float* const to = out + static_cast<std::size_t>(p) * kLanes;
@@ -72,7 +77,8 @@ KERNEL void dense_one(const SparseVector& x, const PackedLayer& layer, const flo
         dense_one_block<1>(x, layer.panels + column * layer.inputs, layer.inputs, start + column, out + column, finish);
 }
 
-KERNEL void dots(const Rows& x, std::size_t width, const float* weights, float bias, float* out, std::size_t out_stride) {
+KERNEL void dots(const Rows& x, std::size_t width, const float* weights, float bias, float* out,
+                 std::size_t out_stride) {
     for (std::size_t row = 0; row < x.count; ++row) {
         const float* const from = x.data + row * x.stride;
         Lanes sum = broadcast(0.0F);
@@ -94,7 +100,8 @@ KERNEL void pool_rows(const Rows& x, std::size_t width, float* sum, float* maxim
     }
 }
 
-KERNEL void normalise(const Rows& x, std::size_t width, const float* weight, const float* bias, const float* add, float* out) {
+KERNEL void normalise(const Rows& x, std::size_t width, const float* weight, const float* bias, const float* add,
+                      float* out) {
     const auto divisor = static_cast<float>(width);
     const std::size_t whole = width / kLanes * kLanes;
     float mask[kLanes] = {};
@@ -125,7 +132,8 @@ KERNEL Lanes exponential(Lanes x) {
     x = largest(x, broadcast(-87.0F));
     const Lanes rounded = fused(x, broadcast(1.44269504F), broadcast(kRounder));
     const Lanes n = minus(rounded, broadcast(kRounder));
-    Lanes r = fused(n, broadcast(-0.693359375F), x);  // ln 2 in two parts, the first short enough for n times it to be exact
+    Lanes r =
+        fused(n, broadcast(-0.693359375F), x);  // ln 2 in two parts, the first short enough for n times it to be exact
     r = fused(n, broadcast(2.12194440e-4F), r);
     Lanes sum = broadcast(1.0F / 5040.0F);
     for (const float coefficient : {1.0F / 720.0F, 1.0F / 120.0F, 1.0F / 24.0F, 1.0F / 6.0F, 0.5F, 1.0F, 1.0F})
@@ -153,23 +161,26 @@ KERNEL void softmax(float* x, std::size_t count) {
 }
 
 // The scores of one query, four lanes of keys at a time where there are as many.
-KERNEL void key_scores(const float* query, std::size_t columns, const float* keys, std::size_t key_stride, std::size_t all, float* scores) {
+KERNEL void key_scores(const float* query, std::size_t columns, const float* keys, std::size_t key_stride,
+                       std::size_t all, float* scores) {
     std::size_t i = 0;
     for (; i + 4 * kLanes <= all; i += 4 * kLanes) {
         Lanes sum[4] = {broadcast(0.0F), broadcast(0.0F), broadcast(0.0F), broadcast(0.0F)};
         for (std::size_t c = 0; c < columns; ++c)
-            UNROLLED for (std::size_t p = 0; p < 4; ++p) sum[p] = fused(broadcast(query[c]), load(keys + c * key_stride + i + p * kLanes), sum[p]);
+            UNROLLED for (std::size_t p = 0; p < 4; ++p) sum[p] =
+                fused(broadcast(query[c]), load(keys + c * key_stride + i + p * kLanes), sum[p]);
         UNROLLED for (std::size_t p = 0; p < 4; ++p) store(scores + i + p * kLanes, sum[p]);
     }
     for (; i < all; i += kLanes) {
         Lanes sum = broadcast(0.0F);
-        for (std::size_t c = 0; c < columns; ++c) sum = fused(broadcast(query[c]), load(keys + c * key_stride + i), sum);
+        for (std::size_t c = 0; c < columns; ++c)
+            sum = fused(broadcast(query[c]), load(keys + c * key_stride + i), sum);
         store(scores + i, sum);
     }
 }
 
-KERNEL void attend(const Rows& queries, std::size_t heads, std::size_t columns, const float* keys, std::size_t key_count,
-                   std::size_t key_stride, float* scratch, float* out, std::size_t out_stride) {
+KERNEL void attend(const Rows& queries, std::size_t heads, std::size_t columns, const float* keys,
+                   std::size_t key_count, std::size_t key_stride, float* scratch, float* out, std::size_t out_stride) {
     const std::size_t all = padded(key_count);
     for (std::size_t row = 0; row < queries.count; ++row)
         for (std::size_t head = 0; head < heads; ++head) {
@@ -178,7 +189,8 @@ KERNEL void attend(const Rows& queries, std::size_t heads, std::size_t columns, 
             float* const to = out + row * out_stride + head * columns;
             for (std::size_t c = 0; c < columns; ++c) {
                 Lanes sum = broadcast(0.0F);
-                for (std::size_t i = 0; i < all; i += kLanes) sum = fused(load(scratch + i), load(keys + c * key_stride + i), sum);
+                for (std::size_t i = 0; i < all; i += kLanes)
+                    sum = fused(load(scratch + i), load(keys + c * key_stride + i), sum);
                 to[c] = total(sum);
             }
         }
@@ -187,7 +199,8 @@ KERNEL void attend(const Rows& queries, std::size_t heads, std::size_t columns, 
 KERNEL void weighted_sum(const Rows& x, std::size_t width, const float* weights, float* out) {
     for (std::size_t column = 0; column < width; column += kLanes) {
         Lanes sum = broadcast(0.0F);
-        for (std::size_t row = 0; row < x.count; ++row) sum = fused(broadcast(weights[row]), load(x.data + row * x.stride + column), sum);
+        for (std::size_t row = 0; row < x.count; ++row)
+            sum = fused(broadcast(weights[row]), load(x.data + row * x.stride + column), sum);
         store(out + column, sum);
     }
 }

@@ -19,7 +19,8 @@ std::span<const float> tensor(const Tensors& tensors, const std::string& name, c
     const auto found = tensors.find(name);
     if (found == tensors.end()) throw std::invalid_argument("tensor " + name + " is missing");
     if (found->second.shape != shape)
-        throw std::invalid_argument("tensor " + name + " has shape " + shown(found->second.shape) + "; expected " + shown(shape));
+        throw std::invalid_argument("tensor " + name + " has shape " + shown(found->second.shape) + "; expected " +
+                                    shown(shape));
     return found->second.values;
 }
 
@@ -29,7 +30,9 @@ std::vector<float> padded_copy(std::span<const float> values) {
     return copy;
 }
 
-Layer::Layer(std::span<const float> weight, std::span<const float> bias, std::size_t inputs) : inputs_(inputs), bias_(padded_copy(bias)) {
+Layer::Layer(std::span<const float> weight, std::span<const float> bias, std::size_t inputs)
+    : inputs_(inputs),
+      bias_(padded_copy(bias)) {
     panels_.assign(bias_.size() * inputs, 0.0F);
     for (std::size_t output = 0; output < bias.size(); ++output) {
         float* const panel = panels_.data() + output / kLanes * kLanes * inputs + output % kLanes;
@@ -37,7 +40,8 @@ Layer::Layer(std::span<const float> weight, std::span<const float> bias, std::si
     }
 }
 
-Layer Layer::of(const Tensors& tensors, const std::string& name, std::size_t inputs, std::size_t outputs, bool has_bias) {
+Layer Layer::of(const Tensors& tensors, const std::string& name, std::size_t inputs, std::size_t outputs,
+                bool has_bias) {
     const std::vector<float> none(outputs, 0.0F);
     const auto bias = has_bias ? tensor(tensors, name + ".bias", {outputs}) : std::span<const float>(none);
     return Layer(tensor(tensors, name + ".weight", {outputs, inputs}), bias, inputs);
@@ -75,11 +79,13 @@ SparseVector nonzero(std::span<const float> x, Scratch& scratch) {
     return {values, places, count};
 }
 
-RowNumbers present_rows(const float* rows, std::size_t count, std::size_t columns, std::int64_t present, Scratch& scratch) {
+RowNumbers present_rows(const float* rows, std::size_t count, std::size_t columns, std::int64_t present,
+                        Scratch& scratch) {
     RowNumbers found{scratch.numbers(count + 1), 0};
     for (std::size_t i = 0; i < count; ++i) {
         const float* const row = rows + i * columns;
-        const bool is_there = present >= 0 ? row[present] != 0.0F : std::any_of(row, row + columns, [](float x) { return x != 0.0F; });
+        const bool is_there =
+            present >= 0 ? row[present] != 0.0F : std::any_of(row, row + columns, [](float x) { return x != 0.0F; });
         found.numbers[found.count] = static_cast<std::uint32_t>(i);
         found.count += is_there ? 1 : 0;
     }
@@ -89,7 +95,8 @@ RowNumbers present_rows(const float* rows, std::size_t count, std::size_t column
 Rows picked_rows(const float* rows, std::size_t columns, const RowNumbers& which, Scratch& scratch) {
     if (which.count == 0 || which.numbers[which.count - 1] + 1 == which.count) return {rows, columns, which.count};
     float* const to = scratch.floats(which.count * columns);
-    for (std::size_t i = 0; i < which.count; ++i) std::copy_n(rows + which.numbers[i] * columns, columns, to + i * columns);
+    for (std::size_t i = 0; i < which.count; ++i)
+        std::copy_n(rows + which.numbers[i] * columns, columns, to + i * columns);
     return {to, columns, which.count};
 }
 

@@ -18,7 +18,8 @@ struct Tensor {
 
 using Tensors = std::map<std::string, Tensor>;
 
-// The values of a tensor of a shape that is known. Throws std::invalid_argument if there is none, or it has another shape.
+// The values of a tensor of a shape that is known. Throws std::invalid_argument if there is none, or it has another
+// shape.
 std::span<const float> tensor(const Tensors& tensors, const std::string& name, const std::vector<std::size_t>& shape);
 
 // A vector with zeros behind it, up to whole lanes.
@@ -31,7 +32,8 @@ public:
     // Without `bias` all biases are 0.
     Layer(std::span<const float> weight, std::span<const float> bias, std::size_t inputs);
     // The tensors `name.weight` and, if there is a bias, `name.bias`.
-    static Layer of(const Tensors& tensors, const std::string& name, std::size_t inputs, std::size_t outputs, bool has_bias = true);
+    static Layer of(const Tensors& tensors, const std::string& name, std::size_t inputs, std::size_t outputs,
+                    bool has_bias = true);
 
     PackedLayer packed() const { return {panels_.data(), inputs_, bias_.size()}; }
     const float* bias() const { return bias_.data(); }
@@ -82,8 +84,10 @@ struct RowNumbers {
     std::size_t count;
 };
 
-// Rows that are there: those whose column `present` is not 0, or if there is no such column, that have an entry other than 0.
-RowNumbers present_rows(const float* rows, std::size_t count, std::size_t columns, std::int64_t present, Scratch& scratch);
+// Rows that are there: those whose column `present` is not 0, or if there is no such column, that have an entry other
+// than 0.
+RowNumbers present_rows(const float* rows, std::size_t count, std::size_t columns, std::int64_t present,
+                        Scratch& scratch);
 
 // These rows of an array of unpadded rows, one after another; the array itself if they are its beginning.
 Rows picked_rows(const float* rows, std::size_t columns, const RowNumbers& which, Scratch& scratch);

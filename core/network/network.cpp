@@ -34,7 +34,8 @@ void check_columns(const NetworkSettings& settings, const NetworkSizes& sizes) {
     const bool scores_jobs = settings.kind == NetworkKind::job_scorer || settings.kind == NetworkKind::cross_attention;
     const bool hosts = sizes.kind == EnvKind::select_host || sizes.kind == EnvKind::rank_hosts;
     if (sizes.kind == EnvKind::accept_or_skip && scores_jobs) need(sizes.job_base_choice, "base_choice");
-    if (hosts && sizes.tokens != sizes.actions && (settings.kind == NetworkKind::host_attention || settings.residual == Residual::base))
+    if (hosts && sizes.tokens != sizes.actions &&
+        (settings.kind == NetworkKind::host_attention || settings.residual == Residual::base))
         throw std::invalid_argument("the network needs one row of nodes a host (tokens = nodes)");
     if (settings.residual != Residual::base) return;
     if (hosts) need(sizes.node_base_choice, "base_choice");
@@ -46,14 +47,15 @@ void check_columns(const NetworkSettings& settings, const NetworkSizes& sizes) {
 
 }  // namespace
 
-std::unique_ptr<const Network> Network::make(const NetworkSettings& settings, const NetworkSizes& sizes, const Tensors& tensors,
-                                             const std::string& kernels) {
+std::unique_ptr<const Network> Network::make(const NetworkSettings& settings, const NetworkSizes& sizes,
+                                             const Tensors& tensors, const std::string& kernels) {
     check_sizes(settings);
     check_finite(tensors);
     check_columns(settings, sizes);
-    using Make = std::unique_ptr<Network> (*)(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
-    constexpr std::array<Make, kNetworkKinds.size()> makers{make_mlp, make_job_scorer, make_cross_attention, make_host_attention, make_rule,
-                                                          make_rule};
+    using Make =
+        std::unique_ptr<Network> (*)(const NetworkSettings&, const NetworkSizes&, const Tensors&, const Kernels&);
+    constexpr std::array<Make, kNetworkKinds.size()> makers{
+        make_mlp, make_job_scorer, make_cross_attention, make_host_attention, make_rule, make_rule};
     auto network = makers[static_cast<std::size_t>(settings.kind)](settings, sizes, tensors, kernels_named(kernels));
     if (settings.residual == Residual::rule) network->rule_.emplace(tensors, "rule.", sizes, settings.strength);
     return network;
@@ -69,7 +71,8 @@ void Network::forward(const NetworkInput& input, float* logits, float* value, Sc
     rule_->add_logits(input, kernels_, logits, scratch);
 }
 
-void Network::forward_batch(NetworkInput input, std::size_t count, float* logits, float* values, Scratch& scratch) const {
+void Network::forward_batch(NetworkInput input, std::size_t count, float* logits, float* values,
+                            Scratch& scratch) const {
     for (std::size_t i = 0; i < count; ++i) {
         forward(input, logits + i * sizes_.actions, values + i, scratch);
         input = {input.jobs + sizes_.rows * sizes_.job_columns, input.nodes + sizes_.tokens * sizes_.node_columns,
@@ -86,7 +89,8 @@ std::int64_t Network::choose(const NetworkInput& input, Scratch& scratch) const 
     forward(input, logits, nullptr, scratch);
     std::int64_t best = -1;
     for (std::size_t action = 0; action < sizes_.actions; ++action)
-        if (input.mask[action] && (best < 0 || logits[action] > logits[as_index(best)])) best = static_cast<std::int64_t>(action);
+        if (input.mask[action] && (best < 0 || logits[action] > logits[as_index(best)]))
+            best = static_cast<std::int64_t>(action);
     return best;
 }
 
@@ -99,15 +103,16 @@ RowNumbers Network::wanted_rows(const NetworkInput& input, const RowNumbers& pre
         if (sizes_.kind == EnvKind::accept_or_skip)
             is_wanted = input.jobs[row * sizes_.job_columns + as_index(sizes_.job_base_choice)] != 0.0F;
         else
-            for (std::size_t choice = 0; choice < choices; ++choice) is_wanted = is_wanted || input.mask[row * choices + choice];
+            for (std::size_t choice = 0; choice < choices; ++choice)
+                is_wanted = is_wanted || input.mask[row * choices + choice];
         wanted.numbers[wanted.count] = static_cast<std::uint32_t>(i);
         wanted.count += is_wanted ? 1 : 0;
     }
     return wanted;
 }
 
-void Network::write_job_logits(const NetworkInput& input, const Heads& policy, const Rows& wanted, const std::uint32_t* numbers,
-                               float waiting, float* logits, Scratch& scratch) const {
+void Network::write_job_logits(const NetworkInput& input, const Heads& policy, const Rows& wanted,
+                               const std::uint32_t* numbers, float waiting, float* logits, Scratch& scratch) const {
     const bool accepts = sizes_.kind == EnvKind::accept_or_skip;
     float* const scores = scratch.floats(wanted.count + 1);
     for (std::size_t choice = 0; choice < policy.outputs(); ++choice) {
@@ -133,7 +138,8 @@ void Network::add_base(const NetworkInput& input, float* logits) const {
                 if (chosen == 0.0F) continue;
                 for (std::size_t pool = 0; pool < sizes_.choices_per_row(); ++pool)
                     logits[row * sizes_.choices_per_row() + pool] +=
-                        strength * chosen * (sizes_.kind == EnvKind::select_job ? 1.0F : input.globals[as_index(sizes_.base_pool) + pool]);
+                        strength * chosen *
+                        (sizes_.kind == EnvKind::select_job ? 1.0F : input.globals[as_index(sizes_.base_pool) + pool]);
             }
             logits[sizes_.actions - 1] += strength * input.globals[as_index(sizes_.base_waits)];
             break;

@@ -19,38 +19,73 @@ enum class Tokens : std::uint8_t { nodes, classes };
 enum class Lookahead : std::uint8_t { off, per_gpu, sorted, cdf };
 
 enum class Term : std::uint8_t {
-    jct, wait, slowdown, completed_work, waiting_work, utilization, flops_utilization, cpu_utilization, completions, energy, makespan,
-    idle_while_feasible, load_balance, fairness, backlog, finish_early, versus_baseline,
+    jct,
+    wait,
+    slowdown,
+    completed_work,
+    waiting_work,
+    utilization,
+    flops_utilization,
+    cpu_utilization,
+    completions,
+    energy,
+    makespan,
+    idle_while_feasible,
+    load_balance,
+    fairness,
+    backlog,
+    finish_early,
+    versus_baseline,
 };
 inline constexpr std::size_t kTerms = 17;
 
 inline constexpr std::array<Named<EnvKind>, 5> kEnvKinds{{
-    {"select-job", EnvKind::select_job}, {"select-job-and-pool", EnvKind::select_job_and_pool}, {"select-host", EnvKind::select_host},
-    {"rank-hosts", EnvKind::rank_hosts}, {"accept-or-skip", EnvKind::accept_or_skip},
+    {"select-job", EnvKind::select_job},
+    {"select-job-and-pool", EnvKind::select_job_and_pool},
+    {"select-host", EnvKind::select_host},
+    {"rank-hosts", EnvKind::rank_hosts},
+    {"accept-or-skip", EnvKind::accept_or_skip},
 }};
 inline constexpr std::array<Named<StepMode>, 4> kStepModes{{
-    {"instant", StepMode::instant}, {"event", StepMode::event}, {"tick", StepMode::tick}, {"blocking", StepMode::blocking},
+    {"instant", StepMode::instant},
+    {"event", StepMode::event},
+    {"tick", StepMode::tick},
+    {"blocking", StepMode::blocking},
 }};
 inline constexpr std::array<Named<Tokens>, 2> kTokens{{{"nodes", Tokens::nodes}, {"classes", Tokens::classes}}};
 inline constexpr std::array<Named<Lookahead>, 4> kLookaheads{{
-    {"off", Lookahead::off}, {"per_gpu", Lookahead::per_gpu}, {"sorted", Lookahead::sorted}, {"cdf", Lookahead::cdf},
+    {"off", Lookahead::off},
+    {"per_gpu", Lookahead::per_gpu},
+    {"sorted", Lookahead::sorted},
+    {"cdf", Lookahead::cdf},
 }};
 inline constexpr std::array<Named<Term>, kTerms> kTermNames{{
-    {"jct", Term::jct}, {"wait", Term::wait}, {"slowdown", Term::slowdown}, {"completed_work", Term::completed_work},
-    {"waiting_work", Term::waiting_work}, {"utilization", Term::utilization}, {"flops_utilization", Term::flops_utilization},
-    {"cpu_utilization", Term::cpu_utilization}, {"completions", Term::completions}, {"energy", Term::energy},
-    {"makespan", Term::makespan}, {"idle_while_feasible", Term::idle_while_feasible}, {"load_balance", Term::load_balance},
-    {"fairness", Term::fairness}, {"backlog", Term::backlog}, {"finish_early", Term::finish_early},
+    {"jct", Term::jct},
+    {"wait", Term::wait},
+    {"slowdown", Term::slowdown},
+    {"completed_work", Term::completed_work},
+    {"waiting_work", Term::waiting_work},
+    {"utilization", Term::utilization},
+    {"flops_utilization", Term::flops_utilization},
+    {"cpu_utilization", Term::cpu_utilization},
+    {"completions", Term::completions},
+    {"energy", Term::energy},
+    {"makespan", Term::makespan},
+    {"idle_while_feasible", Term::idle_while_feasible},
+    {"load_balance", Term::load_balance},
+    {"fairness", Term::fairness},
+    {"backlog", Term::backlog},
+    {"finish_early", Term::finish_early},
     {"versus_baseline", Term::versus_baseline},
 }};
 
 // Lengths of the arrays of an observation, the same in every episode.
 struct Dimensions {
-    std::size_t rows = 0;       // of jobs
-    std::size_t tokens = 0;     // of nodes
+    std::size_t rows = 0;    // of jobs
+    std::size_t tokens = 0;  // of nodes
     std::size_t pools = 0;
     std::size_t lookahead = 0;
-    std::size_t hosts = 0;      // nodes of the largest cluster
+    std::size_t hosts = 0;  // nodes of the largest cluster
 };
 
 // Columns of an observation that are there unasked, and those of jobs that are not.
@@ -71,12 +106,12 @@ struct EnvSpec {
     std::shared_ptr<const Settings> settings;
     std::array<double, kTerms> weights{};
     bool per_job = true;
-    double horizon_factor = 0.0;        // 0: no horizon
-    std::int64_t max_steps = 0;         // 0: no limit
+    double horizon_factor = 0.0;  // 0: no horizon
+    std::int64_t max_steps = 0;   // 0: no limit
     bool invalid_is_noop = false;
     double invalid_penalty = 0.0;
-    std::optional<Policy> baseline;     // for versus_baseline
-    std::size_t baseline_metric = 0;    // of kEpisodeMetrics
+    std::optional<Policy> baseline;   // for versus_baseline
+    std::size_t baseline_metric = 0;  // of kEpisodeMetrics
     Dimensions sizes;
     // Columns to write, by number; all if not given.
     using Chosen = std::optional<std::vector<std::size_t>>;
@@ -101,7 +136,8 @@ struct EnvSpec {
 
 private:
     static bool asks_beyond(const Chosen& columns, std::size_t usual) {
-        return columns && std::any_of(columns->begin(), columns->end(), [&](std::size_t column) { return column >= usual; });
+        return columns &&
+               std::any_of(columns->begin(), columns->end(), [&](std::size_t column) { return column >= usual; });
     }
 };
 

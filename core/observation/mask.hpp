@@ -1,5 +1,5 @@
-// Which actions are legal: docs/contract/mdp.md, "Masks". The one definition, for environments, replays and snapshots. It asks nothing that a
-// snapshot does not hold, so that training and a live cluster agree.
+// Which actions are legal: docs/contract/mdp.md, "Masks". The one definition, for environments, replays and snapshots.
+// It asks nothing that a snapshot does not hold, so that training and a live cluster agree.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,8 @@ std::int64_t fill_mask(const EnvSpec& spec, View&& view, std::span<std::int8_t> 
             break;
         case EnvKind::select_job_and_pool:
             for (std::size_t row = 0; row < view.rows(); ++row)
-                for (std::size_t pool = 0; pool < view.pools(); ++pool) allow(row * spec.sizes.pools + pool, view.startable_in(row, pool));
+                for (std::size_t pool = 0; pool < view.pools(); ++pool)
+                    allow(row * spec.sizes.pools + pool, view.startable_in(row, pool));
             break;
         default: allow(1, view.base_starts());
     }

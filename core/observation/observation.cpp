@@ -11,8 +11,19 @@ namespace gpuyard {
 namespace {
 
 enum JobColumn : std::size_t {
-    kWait = 1, kSlowdown = 10, kDeadline = 11, kFits = 12, kFreeAfter = 13, kFragmentation = 15, kUserShare = 16, kGroupShare = 17,
-    kBeforeShadow = 18, kBaseChoice = 19, kSpeed = 20, kStartsIn = 21, kHoldsUp = 22,
+    kWait = 1,
+    kSlowdown = 10,
+    kDeadline = 11,
+    kFits = 12,
+    kFreeAfter = 13,
+    kFragmentation = 15,
+    kUserShare = 16,
+    kGroupShare = 17,
+    kBeforeShadow = 18,
+    kBaseChoice = 19,
+    kSpeed = 20,
+    kStartsIn = 21,
+    kHoldsUp = 22,
 };
 constexpr std::size_t kRelease = 9, kNodeBaseChoice = 10;
 constexpr double kTwoPi = 6.283185307179586;
@@ -66,7 +77,9 @@ void fill_asked(const Scene& scene, std::size_t i, float* row) {
     const auto gpus = static_cast<double>(spec.total_gpus);
     const double size = scene.prospects.size_gpus(i);
     row[kHoldsUp] = static_cast<float>(
-        job.knows_estimate() ? std::min(quotient(std::log(1.0 + job.estimate_s * size + gap * gpus), std::log(1.0 + kMonth * gpus)), 1.0) : 1.0);
+        job.knows_estimate()
+            ? std::min(quotient(std::log(1.0 + job.estimate_s * size + gap * gpus), std::log(1.0 + kMonth * gpus)), 1.0)
+            : 1.0);
 }
 
 }  // namespace
@@ -94,7 +107,8 @@ void Observer::write(const Scene& scene, const ObservationBuffers& out) {
     if (out.nodes != nullptr) write_nodes(scene, out.nodes);
     write_globals(scene, picked(global_scratch_, out.globals));
     if (!job_scratch_.empty()) pick(job_scratch_.data(), spec_.sizes.rows, row_width_, *spec_.job_columns, out.jobs);
-    if (!global_scratch_.empty()) pick(global_scratch_.data(), 1, global_length(spec_.sizes), *spec_.global_columns, out.globals);
+    if (!global_scratch_.empty())
+        pick(global_scratch_.data(), 1, global_length(spec_.sizes), *spec_.global_columns, out.globals);
 }
 
 void Observer::write_jobs(const Scene& scene, float* out) {
@@ -115,9 +129,11 @@ void Observer::write_nodes(const Scene& scene, float* out) {
         std::copy(rows.begin(), rows.end(), out);
     std::fill(out + count * node_width_, out + spec_.sizes.tokens * node_width_, 0.0F);
     if (release_at_ != kLeftOut)
-        scene.occupancy.write_release(scene.now_us, seconds(spec_.lookahead_horizon_us), out + release_at_, node_width_);
+        scene.occupancy.write_release(scene.now_us, seconds(spec_.lookahead_horizon_us), out + release_at_,
+                                      node_width_);
     if (scene.base_allocation == nullptr || base_choice_at_ == kLeftOut) return;
-    for (const Part& part : scene.base_allocation->parts) out[scene.occupancy.row_of(part.node) * node_width_ + base_choice_at_] = 1.0F;
+    for (const Part& part : scene.base_allocation->parts)
+        out[scene.occupancy.row_of(part.node) * node_width_ + base_choice_at_] = 1.0F;
 }
 
 void Observer::write_globals(const Scene& scene, float* out) {
@@ -130,7 +146,8 @@ void Observer::write_globals(const Scene& scene, float* out) {
         const auto id = static_cast<std::int32_t>(p);
         const std::int64_t milli = scene.state.pool_free_milli(id);
         const auto all = static_cast<double>(static_cast<std::int64_t>(pool.nodes.size()) * pool.size);
-        out[p] = static_cast<float>(pool.size > 0 ? (static_cast<double>(milli) / 1000.0) / all : scene.occupancy.free_cpu_share(p));
+        out[p] = static_cast<float>(pool.size > 0 ? (static_cast<double>(milli) / 1000.0) / all
+                                                  : scene.occupancy.free_cpu_share(p));
         free_milli += milli;
         empty += scene.state.pool_empty(id);
     }
@@ -151,7 +168,9 @@ void Observer::write_globals(const Scene& scene, float* out) {
     put(static_cast<double>(scene.running) / (static_cast<double>(scene.running) + 64.0));
     put(quotient(gpus - static_cast<double>(free_milli) / 1000.0, gpus));
     put(quotient(static_cast<double>(fragmented_gpus(scene.state)), static_cast<double>(empty)));
-    put(!has_head ? 0.0 : shadow == kEndless ? 1.0 : std::min(std::max(seconds(shadow - scene.now_us) / horizon_s, 0.0), 1.0));
+    put(!has_head            ? 0.0
+        : shadow == kEndless ? 1.0
+                             : std::min(std::max(seconds(shadow - scene.now_us) / horizon_s, 0.0), 1.0));
     const Time clock = (scene.epoch_us + scene.now_us) % kDay;
     const double day = static_cast<double>(clock < 0 ? clock + kDay : clock) / static_cast<double>(kDay);
     put(std::sin(kTwoPi * day));

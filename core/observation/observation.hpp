@@ -9,8 +9,8 @@
 #include "observation/env_spec.hpp"
 #include "observation/occupancy.hpp"
 #include "observation/prospects.hpp"
-#include "simulator/snapshot.hpp"
 #include "observation/window_job.hpp"
+#include "simulator/snapshot.hpp"
 
 namespace gpuyard {
 
@@ -22,21 +22,43 @@ struct Column {
 };
 
 inline constexpr std::array<Column, kJobColumnCount> kJobColumns{{
-    {"present", 0, 1}, {"wait", 0, 1}, {"estimate", 0, 1}, {"estimate_known", 0, 1}, {"gpus", 0, 1}, {"gpus_log", 0, 1},
-    {"area", 0, 1}, {"cpus", 0, 1}, {"memory", 0, 1}, {"priority", 0, 1}, {"slowdown", 0, 1}, {"deadline", 0, 1},
-    {"fits", 0, 1}, {"free_after", 0, 1}, {"nodes_needed", 0, 1}, {"fragmentation", -1, 1}, {"user_share", 0, 1},
-    {"group_share", 0, 1}, {"before_shadow", 0, 1}, {"base_choice", 0, 1}, {"speed", 0, 1},
+    {"present", 0, 1},    {"wait", 0, 1},        {"estimate", 0, 1},      {"estimate_known", 0, 1},
+    {"gpus", 0, 1},       {"gpus_log", 0, 1},    {"area", 0, 1},          {"cpus", 0, 1},
+    {"memory", 0, 1},     {"priority", 0, 1},    {"slowdown", 0, 1},      {"deadline", 0, 1},
+    {"fits", 0, 1},       {"free_after", 0, 1},  {"nodes_needed", 0, 1},  {"fragmentation", -1, 1},
+    {"user_share", 0, 1}, {"group_share", 0, 1}, {"before_shadow", 0, 1}, {"base_choice", 0, 1},
+    {"speed", 0, 1},
 }};
 inline constexpr std::array<Column, kAskedJobColumnCount> kAskedJobColumns{{{"starts_in", 0, 1}, {"holds_up", 0, 1}}};
 inline constexpr std::array<Column, kNodeColumnCount> kNodeColumns{{
-    {"present", 0, 1}, {"count", 0, 1}, {"gpu_use", 0, 1}, {"cpu_use", 0, 1}, {"memory_use", 0, 1}, {"gpus", 0, 1},
-    {"cpus", 0, 1}, {"memory", 0, 1}, {"speed", 0, 1}, {"release", 0, 1}, {"base_choice", 0, 1},
+    {"present", 0, 1},
+    {"count", 0, 1},
+    {"gpu_use", 0, 1},
+    {"cpu_use", 0, 1},
+    {"memory_use", 0, 1},
+    {"gpus", 0, 1},
+    {"cpus", 0, 1},
+    {"memory", 0, 1},
+    {"speed", 0, 1},
+    {"release", 0, 1},
+    {"base_choice", 0, 1},
 }};
 // `free` and `base_pool` stand for one column a pool, `lookahead` for as many as it is long.
 inline constexpr std::array<Column, 14> kGlobalColumns{{
-    {"free", 0, 1}, {"base_pool", 0, 1}, {"queue", 0, 1}, {"queue_beyond", 0, 1}, {"demand", 0, 1}, {"arrivals", 0, 1},
-    {"running", 0, 1}, {"gpu_use", 0, 1}, {"fragmentation", 0, 1}, {"shadow", 0, 1}, {"day_sin", -1, 1}, {"day_cos", -1, 1},
-    {"base_waits", 0, 1}, {"lookahead", 0, 1},
+    {"free", 0, 1},
+    {"base_pool", 0, 1},
+    {"queue", 0, 1},
+    {"queue_beyond", 0, 1},
+    {"demand", 0, 1},
+    {"arrivals", 0, 1},
+    {"running", 0, 1},
+    {"gpu_use", 0, 1},
+    {"fragmentation", 0, 1},
+    {"shadow", 0, 1},
+    {"day_sin", -1, 1},
+    {"day_cos", -1, 1},
+    {"base_waits", 0, 1},
+    {"lookahead", 0, 1},
 }};
 // Comes behind all others, if it is asked for.
 inline constexpr std::array<Column, 1> kAskedGlobalColumns{{{"drain", 0, 1}}};
@@ -81,7 +103,7 @@ private:
 
     const EnvSpec& spec_;
     std::size_t job_width_, node_width_, global_width_;
-    std::size_t row_width_;  // of a row of jobs before columns are picked
+    std::size_t row_width_;                            // of a row of jobs before columns are picked
     std::vector<float> job_scratch_, global_scratch_;  // where columns are picked from
     static constexpr std::size_t kLeftOut = ~std::size_t{0};
     std::size_t release_at_ = kLeftOut, base_choice_at_ = kLeftOut;  // in a row of nodes

@@ -91,8 +91,10 @@ void Occupancy::count_samples() {
     if (samples_before_.size() == gpus + 1) return;
     samples_before_.assign(gpus + 1, 0);
     const std::size_t samples = std::min(gpus, kMostSamples);
-    for (std::size_t j = 0; j < samples; ++j) ++samples_before_[as_index(sampled_gpu(static_cast<std::int64_t>(j))) + 1];
-    for (std::size_t gpu = 0; gpu < gpus; ++gpu) samples_before_[gpu + 1] = static_cast<std::uint8_t>(samples_before_[gpu + 1] + samples_before_[gpu]);
+    for (std::size_t j = 0; j < samples; ++j)
+        ++samples_before_[as_index(sampled_gpu(static_cast<std::int64_t>(j))) + 1];
+    for (std::size_t gpu = 0; gpu < gpus; ++gpu)
+        samples_before_[gpu + 1] = static_cast<std::uint8_t>(samples_before_[gpu + 1] + samples_before_[gpu]);
 }
 
 std::int32_t Occupancy::class_of(std::int32_t node) const {
@@ -172,7 +174,8 @@ void Occupancy::refresh(std::int32_t node) {
     for (std::int32_t seat = first_seat_[i]; seat != kNone; seat = seats_[as_index(seat)].next)
         earliest = std::min(earliest, seats_[as_index(seat)].end_us);
     earliest_[i] = earliest;
-    if (spec.cpus[i] != kUnlimited) pool_free_cpus_[as_index(spec.pool[i])] += state_->free_cpus(node) - node_free_cpus_[i];
+    if (spec.cpus[i] != kUnlimited)
+        pool_free_cpus_[as_index(spec.pool[i])] += state_->free_cpus(node) - node_free_cpus_[i];
     if (tokens_ == Tokens::nodes) {
         node_free_cpus_[i] = state_->free_cpus(node);
         write_use(table_.data() + i * kNodeColumnCount, sums_of_node(node));
@@ -207,7 +210,8 @@ void Occupancy::set_leaf(std::size_t row, std::int32_t node, Time end_us) {
     }
 }
 
-void Occupancy::started(JobId job, const Demand& demand, std::span<const Part> parts, std::size_t first_part, Time expected_end_us) {
+void Occupancy::started(JobId job, const Demand& demand, std::span<const Part> parts, std::size_t first_part,
+                        Time expected_end_us) {
     const Time end = expected_end_us == kEndless ? kUnknownEnd : expected_end_us;
     if (seats_.size() < first_part + parts.size()) seats_.resize(first_part + parts.size());
     for (std::size_t k = 0; k < parts.size(); ++k) {
@@ -224,7 +228,8 @@ void Occupancy::started(JobId job, const Demand& demand, std::span<const Part> p
     held_gpus_ += demand.gpus;
 }
 
-void Occupancy::finished(JobId job, const Demand& demand, std::span<const Part> parts, std::size_t first_part, Time expected_end_us) {
+void Occupancy::finished(JobId job, const Demand& demand, std::span<const Part> parts, std::size_t first_part,
+                         Time expected_end_us) {
     const Time end = expected_end_us == kEndless ? kUnknownEnd : expected_end_us;
     for (std::size_t k = 0; k < parts.size(); ++k) {
         const Seat gone = seats_[first_part + k];
@@ -262,7 +267,9 @@ double Occupancy::free_cpu_share(std::size_t pool) const {
 void Occupancy::write_release(Time now_us, double horizon_s, float* out, std::size_t stride) const {
     for (std::size_t row = 0; row < row_count_; ++row, out += stride) {
         const Time end = tokens_ == Tokens::nodes ? earliest_[row] : earliest_of_class(row);
-        *out = end == kNoJob ? 0.0F : end == kUnknownEnd ? 1.0F : static_cast<float>(left_share(end, now_us, horizon_s));
+        *out = end == kNoJob        ? 0.0F
+               : end == kUnknownEnd ? 1.0F
+                                    : static_cast<float>(left_share(end, now_us, horizon_s));
     }
 }
 
@@ -285,14 +292,17 @@ void Occupancy::write_by_gpu(Time now_us, double horizon_s, float* out, std::siz
     if (lookahead_ == Lookahead::cdf) {
         for (std::size_t j = 0; j < length; ++j) {
             const double limit = static_cast<double>(j + 1) / static_cast<double>(length);
-            const auto below = std::count_if(gpu_end_.begin(), gpu_end_.end(), [&](Time end) { return rem(end) <= limit; });
+            const auto below =
+                std::count_if(gpu_end_.begin(), gpu_end_.end(), [&](Time end) { return rem(end) <= limit; });
             out[j] = static_cast<float>(static_cast<double>(below) / static_cast<double>(gpus));
         }
         return;
     }
-    std::transform(gpu_end_.begin(), gpu_end_.end(), remaining_.begin(), [&](Time end) { return static_cast<float>(rem(end)); });
+    std::transform(gpu_end_.begin(), gpu_end_.end(), remaining_.begin(),
+                   [&](Time end) { return static_cast<float>(rem(end)); });
     if (lookahead_ == Lookahead::sorted) std::sort(remaining_.begin(), remaining_.end());
-    for (std::size_t j = 0; j < std::min(length, gpus); ++j) out[j] = remaining_[as_index(sampled_gpu(static_cast<std::int64_t>(j)))];
+    for (std::size_t j = 0; j < std::min(length, gpus); ++j)
+        out[j] = remaining_[as_index(sampled_gpu(static_cast<std::int64_t>(j)))];
 }
 
 // Which GPU, in the mode's order, number j of the lookahead is about.
@@ -303,8 +313,8 @@ std::int64_t Occupancy::sampled_gpu(std::int64_t j) const {
 
 void Occupancy::write_sorted(Time now_us, double horizon_s, float* out, std::size_t length) const {
     const std::size_t places = std::min(length, samples_before_.size() - 1);
-    // The entry that holds sample j, for the first j of every entry that holds any. Without branches that depend on the jobs: the
-    // processor could not foresee them. Of entries that begin before the same sample the last one holds it.
+    // The entry that holds sample j, for the first j of every entry that holds any. Without branches that depend on the
+    // jobs: the processor could not foresee them. Of entries that begin before the same sample the last one holds it.
     std::array<const Release*, kMostSamples + 1> holder{};
     auto passed = as_index(static_cast<std::int64_t>(samples_before_.size()) - 1 - held_gpus_);  // the idle GPUs
     const std::size_t first = samples_before_[passed];
@@ -323,13 +333,16 @@ void Occupancy::write_sorted(Time now_us, double horizon_s, float* out, std::siz
     const Release* current = nullptr;
     for (std::size_t j = first; j < places; ++j) {
         current = holder[j] != nullptr ? holder[j] : current;
-        out[j] = current->end_us == kUnknownEnd ? 1.0F : static_cast<float>(left_share(current->end_us, now_us, horizon_s));
+        out[j] =
+            current->end_us == kUnknownEnd ? 1.0F : static_cast<float>(left_share(current->end_us, now_us, horizon_s));
     }
 }
 
 void Occupancy::write_cdf(Time now_us, double horizon_s, float* out, std::size_t length) const {
     const auto gpus = static_cast<double>(state_->spec().total_gpus);
-    const auto rem = [&](const Release& r) { return r.end_us == kUnknownEnd ? 1.0 : left_share(r.end_us, now_us, horizon_s); };
+    const auto rem = [&](const Release& r) {
+        return r.end_us == kUnknownEnd ? 1.0 : left_share(r.end_us, now_us, horizon_s);
+    };
     std::int64_t below = static_cast<std::int64_t>(state_->spec().total_gpus) - held_gpus_;
     std::size_t block = 0, at = 0;
     for (std::size_t j = 0; j < length; ++j) {

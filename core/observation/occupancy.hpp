@@ -1,4 +1,5 @@
-// Who sits where until when, and what that makes of nodes: the node tokens and the lookahead of docs/contract/observation.md.
+// Who sits where until when, and what that makes of nodes: the node tokens and the lookahead of
+// docs/contract/observation.md.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +7,9 @@
 #include <vector>
 
 #include "base/index.hpp"
+#include "base/sorted_blocks.hpp"
 #include "cluster/cluster.hpp"
 #include "observation/env_spec.hpp"
-#include "base/sorted_blocks.hpp"
 #include "observation/window_job.hpp"
 
 namespace gpuyard {
@@ -21,8 +22,10 @@ public:
     void reset(const ClusterState& state, const ClusterScale& scale);
 
     // Parts are numbered from `first_part` on; numbers are reused only after `reset`.
-    void started(JobId job, const Demand& demand, std::span<const Part> parts, std::size_t first_part, Time expected_end_us);
-    void finished(JobId job, const Demand& demand, std::span<const Part> parts, std::size_t first_part, Time expected_end_us);
+    void started(JobId job, const Demand& demand, std::span<const Part> parts, std::size_t first_part,
+                 Time expected_end_us);
+    void finished(JobId job, const Demand& demand, std::span<const Part> parts, std::size_t first_part,
+                  Time expected_end_us);
 
     // Rows of the token table, kNodeColumnCount wide; `release` and `base_choice` are left 0.
     std::span<const float> rows() const { return table_; }
@@ -47,7 +50,9 @@ private:
         Time end_us;
         std::int32_t job;
         std::int32_t gpus;
-        bool operator<(const Release& other) const { return end_us != other.end_us ? end_us < other.end_us : job < other.job; }
+        bool operator<(const Release& other) const {
+            return end_us != other.end_us ? end_us < other.end_us : job < other.job;
+        }
         std::int64_t weight() const { return gpus; }
     };
     struct Seat {  // a part of a running job, in the list of its node
@@ -85,19 +90,19 @@ private:
     std::vector<std::size_t> row_of_;       // by node
     std::vector<std::size_t> pool_offset_;  // first row of a pool, if rows are classes
     std::vector<ClassSums> classes_;
-    std::vector<std::size_t> leaves_;       // of a tournament, by pool
+    std::vector<std::size_t> leaves_;  // of a tournament, by pool
     std::vector<Time> tournament_;
     std::vector<std::int32_t> first_seat_;  // by node
     std::vector<Time> earliest_;            // by node
     std::vector<Seat> seats_;
-    std::vector<Time> gpu_end_;             // by GPU, if GPUs are tracked; kNoJob if idle
+    std::vector<Time> gpu_end_;  // by GPU, if GPUs are tracked; kNoJob if idle
     std::vector<float> remaining_;
     std::vector<std::int64_t> pool_free_cpus_, pool_cpus_;
     std::vector<std::int64_t> node_free_cpus_;  // as counted in pool_free_cpus_ and the classes
     std::vector<std::int64_t> node_free_milli_, node_free_memory_;
     SortedBlocks<Release> releases_;
     std::vector<std::uint8_t> samples_before_;  // by number of GPUs, in order of rem: samples among that many
-    std::int64_t held_gpus_ = 0;            // whole ones
+    std::int64_t held_gpus_ = 0;                // whole ones
 };
 
 }  // namespace gpuyard

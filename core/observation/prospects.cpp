@@ -18,7 +18,8 @@ std::int32_t growth(const ClusterState& state, const Demand& demand, const Alloc
         const std::int32_t size = state.spec().size[as_index(part.node)];
         const std::int32_t before = state.empty(part.node);
         std::int32_t taken = part.gpus;
-        if (demand.kind == DemandKind::shared && state.gpu_free(part.node, std::countr_zero(part.gpu_mask)) != 1000) taken = 0;
+        if (demand.kind == DemandKind::shared && state.gpu_free(part.node, std::countr_zero(part.gpu_mask)) != 1000)
+            taken = 0;
         sum += fragment(before - taken, size) - fragment(before, size);
     }
     return sum;
@@ -31,12 +32,16 @@ bool is_easy(Backfill backfill) { return backfill == Backfill::easy || backfill 
 std::int64_t fragmented_gpus(const ClusterState& state) {
     std::int64_t sum = 0;
     for (const Pool& pool : state.spec().pools)
-        for (std::int32_t empty = 1; empty < pool.size; ++empty) sum += std::int64_t{empty} * state.bucket_count(pool, empty);
+        for (std::int32_t empty = 1; empty < pool.size; ++empty)
+            sum += std::int64_t{empty} * state.bucket_count(pool, empty);
     return sum;
 }
 
 Prospects::Prospects(const Policy& base, const Settings& settings, bool wants_starts)
-    : base_(base), settings_(settings), placer_(base.placement, settings.seed), wants_starts_(wants_starts) {}
+    : base_(base),
+      settings_(settings),
+      placer_(base.placement, settings.seed),
+      wants_starts_(wants_starts) {}
 
 void Prospects::reset(const ClusterState& state, std::span<const Demand> demands, const ClusterScale& scale) {
     if (demands.data() != demands_.data() || demands.size() != demands_.size()) {
@@ -47,8 +52,8 @@ void Prospects::reset(const ClusterState& state, std::span<const Demand> demands
     spec_ = &state.spec();
     scale_ = &scale;
     ++version_;
-    starts_make_room_ =
-        std::any_of(demands.begin(), demands.end(), [&](const Demand& d) { return starts_may_make_room(base_.placement, d); });
+    starts_make_room_ = std::any_of(demands.begin(), demands.end(),
+                                    [&](const Demand& d) { return starts_may_make_room(base_.placement, d); });
     shadows_.resize(as_index(state.spec().queues), QueueShadow(state.shared_spec()));
     for (QueueShadow& shadow : shadows_) shadow.head = -1;
 }
@@ -96,7 +101,8 @@ void Prospects::fill(Fit& fit, const ClusterState& state, const Demand& demand, 
         }
         const double free = static_cast<double>(free_milli) / 1000.0;
         fit.free_after = static_cast<float>(quotient(free - demand.size_gpus, static_cast<double>(gpus)));
-        fit.fragmentation = static_cast<float>(quotient(static_cast<double>(growth(state, demand, fit.allocation)), scale_->gpus));
+        fit.fragmentation =
+            static_cast<float>(quotient(static_cast<double>(growth(state, demand, fit.allocation)), scale_->gpus));
     }
     fit.speed = static_cast<float>(speed / scale_->top_speed);
     fit.takes_estimate = speed == 1.0 && (!fit.fits || std::ssize(fit.allocation.parts) == fit.allocation.fewest_nodes);
@@ -115,7 +121,8 @@ void Prospects::try_rows(const ClusterState& state, std::span<const WindowJob* c
     fits_.resize(rows.size());
     before_shadow_.resize(rows.size());
     if (base_.placement == Placement::random) {  // which differs from job to job
-        for (std::size_t i = 0; i < rows.size(); ++i) fill(by_row_[i], state, demands_[as_index(rows[i]->demand)], rows[i]->row);
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            fill(by_row_[i], state, demands_[as_index(rows[i]->demand)], rows[i]->row);
         for (std::size_t i = 0; i < rows.size(); ++i) fits_[i] = &by_row_[i];
         return;
     }
@@ -126,14 +133,15 @@ void Prospects::try_rows(const ClusterState& state, std::span<const WindowJob* c
     }
 }
 
-void Prospects::look(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, std::span<const std::uint8_t> held,
-                     const RunningOf& running) {
+void Prospects::look(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows,
+                     std::span<const std::uint8_t> held, const RunningOf& running) {
     find_heads(now_us, state, rows, running);
     find_base_choice(now_us, state, rows, held);
     if (wants_starts_) find_starts(now_us, state, rows, running);
 }
 
-void Prospects::find_starts(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, const RunningOf& running) {
+void Prospects::find_starts(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows,
+                            const RunningOf& running) {
     unknown_.resize(as_index(state.spec().queues));
     for (std::size_t i = 0; i < rows.size(); ++i) {
         KnownStart& known = start_of_demand_[as_index(rows[i]->demand)];
@@ -145,7 +153,8 @@ void Prospects::find_starts(Time now_us, const ClusterState& state, std::span<co
     last_end_us_ = 0;
     for (std::int32_t queue = 0; queue < state.spec().queues; ++queue) {
         const Running now = running(queue);
-        if (const RunningJob* const last = now.jobs.last()) last_end_us_ = std::max(last_end_us_, last->expected_end_us);
+        if (const RunningJob* const last = now.jobs.last())
+            last_end_us_ = std::max(last_end_us_, last->expected_end_us);
         if (!unknown_[as_index(queue)].empty()) sweep(now_us, state, now, unknown_[as_index(queue)]);
         unknown_[as_index(queue)].clear();
     }
@@ -158,12 +167,15 @@ void Prospects::find_starts(Time now_us, const ClusterState& state, std::span<co
 }
 
 // One walk through the ends of running jobs for all demands: at each the smaller ones that have room are tried.
-void Prospects::sweep(Time now_us, const ClusterState& state, const Running& running, std::vector<std::int32_t>& wanted) {
+void Prospects::sweep(Time now_us, const ClusterState& state, const Running& running,
+                      std::vector<std::int32_t>& wanted) {
     const auto milli = [&](std::int32_t demand) { return demands_[as_index(demand)].total_milli(); };
-    std::sort(wanted.begin(), wanted.end(), [&](std::int32_t a, std::int32_t b) { return milli(a) != milli(b) ? milli(a) < milli(b) : a < b; });
+    std::sort(wanted.begin(), wanted.end(),
+              [&](std::int32_t a, std::int32_t b) { return milli(a) != milli(b) ? milli(a) < milli(b) : a < b; });
     later_ = state;
     std::int64_t free_milli = 0;
-    for (std::size_t pool = 0; pool < state.spec().pools.size(); ++pool) free_milli += state.pool_free_milli(static_cast<std::int32_t>(pool));
+    for (std::size_t pool = 0; pool < state.spec().pools.size(); ++pool)
+        free_milli += state.pool_free_milli(static_cast<std::int32_t>(pool));
     const auto try_all = [&](Time end_us) {
         std::size_t kept = 0;
         for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -195,7 +207,8 @@ void Prospects::sweep(Time now_us, const ClusterState& state, const Running& run
     if (released_us != kEndless) try_all(released_us);
 }
 
-void Prospects::find_heads(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, const RunningOf& running) {
+void Prospects::find_heads(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows,
+                           const RunningOf& running) {
     for (QueueShadow& shadow : shadows_) shadow.row = -1;
     has_head_ = false;
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -225,14 +238,16 @@ void Prospects::find_heads(Time now_us, const ClusterState& state, std::span<con
     }
 }
 
-bool Prospects::may_start(std::size_t row, const WindowJob& job, Time now_us, const ClusterState& state, bool behind_head) {
+bool Prospects::may_start(std::size_t row, const WindowJob& job, Time now_us, const ClusterState& state,
+                          bool behind_head) {
     const Demand& demand = demands_[as_index(job.demand)];
     const Fit& fit = *fits_[row];
     if (!Gate(base_.express, state, demand, fit.allocation).admits(job.estimate_us)) return false;
     if (!behind_head || !is_easy(base_.backfill)) return true;
     QueueShadow& known = shadow_of(demand);
     const Time end = expected_end(now_us, expected_run(job, fit));
-    return end <= known.shadow.time() || known.shadow.leaves_room(demands_[as_index(known.demand)], placer_, demand, fit.allocation.parts);
+    return end <= known.shadow.time() ||
+           known.shadow.leaves_room(demands_[as_index(known.demand)], placer_, demand, fit.allocation.parts);
 }
 
 void Prospects::find_base_choice(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows,

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/index.hpp"
+#include "observation/window_job.hpp"
 #include "policy/backfill.hpp"
 #include "policy/placement.hpp"
 #include "policy/policy.hpp"
-#include "observation/window_job.hpp"
 
 namespace gpuyard {
 
@@ -21,7 +21,7 @@ struct Fit {
     std::uint64_t version = 0;
     bool fits = false;
     bool takes_estimate = false;  // the expected run time is the estimate itself
-    Allocation allocation;  // if it fits
+    Allocation allocation;        // if it fits
     float free_after = 0.0F, fragmentation = 0.0F, speed = 0.0F;
 };
 
@@ -30,7 +30,8 @@ std::int64_t fragmented_gpus(const ClusterState& state);
 
 class Prospects {
 public:
-    // Keeps references to both. `wants_starts`: whether anybody asks when rows could start, and when all that runs has ended.
+    // Keeps references to both. `wants_starts`: whether anybody asks when rows could start, and when all that runs has
+    // ended.
     Prospects(const Policy& base, const Settings& settings, bool wants_starts);
 
     void reset(const ClusterState& state, std::span<const Demand> demands, const ClusterScale& scale);
@@ -43,10 +44,11 @@ public:
 
     // Finds out which rows fit. The rest of a look costs more, and matters only if the state is offered.
     void try_rows(const ClusterState& state, std::span<const WindowJob* const> rows);
-    // `running(queue)` is a Running. `held` marks rows that the base policy passes over; it may be empty. `rows` as just tried.
+    // `running(queue)` is a Running. `held` marks rows that the base policy passes over; it may be empty. `rows` as
+    // just tried.
     using RunningOf = std::function<Running(std::int32_t)>;
-    void look(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, std::span<const std::uint8_t> held,
-              const RunningOf& running);
+    void look(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows,
+              std::span<const std::uint8_t> held, const RunningOf& running);
 
     // By row, as of the last look.
     const Fit& fit(std::size_t row) const { return *fits_[row]; }
@@ -79,10 +81,12 @@ private:
     };
 
     void fill(Fit& fit, const ClusterState& state, const Demand& demand, std::int64_t row);
-    void find_heads(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, const RunningOf& running);
+    void find_heads(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows,
+                    const RunningOf& running);
     void find_base_choice(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows,
                           std::span<const std::uint8_t> held);
-    void find_starts(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows, const RunningOf& running);
+    void find_starts(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows,
+                     const RunningOf& running);
     void sweep(Time now_us, const ClusterState& state, const Running& running, std::vector<std::int32_t>& wanted);
     bool may_start(std::size_t row, const WindowJob& job, Time now_us, const ClusterState& state, bool behind_head);
     const PoolOption& first_pool(const Demand& demand) const { return pools_of(demand, base_.placement).front(); }

@@ -19,14 +19,16 @@ std::vector<WindowJob> first_in_order(const Snapshot& snapshot, const EnvSpec& s
     for (auto it = ranked.begin(); it != last; ++it) {
         const auto job = std::lower_bound(snapshot.queue.begin(), snapshot.queue.end(), it->second,
                                           [](const QueuedJob& queued, JobId id) { return queued.job < id; });
-        rows.push_back(make_window_job(*job, snapshot.demand(job->demand), spec.base.placement, snapshot.state.spec(), scale));
+        rows.push_back(
+            make_window_job(*job, snapshot.demand(job->demand), spec.base.placement, snapshot.state.spec(), scale));
     }
     return rows;
 }
 
 std::vector<float> shares(std::size_t count, double gpus, const std::function<std::int64_t(std::size_t)>& milli) {
     std::vector<float> out;
-    for (std::size_t i = 0; i < count; ++i) out.push_back(static_cast<float>(quotient(static_cast<double>(milli(i)) / 1000.0, gpus)));
+    for (std::size_t i = 0; i < count; ++i)
+        out.push_back(static_cast<float>(quotient(static_cast<double>(milli(i)) / 1000.0, gpus)));
     return out;
 }
 
@@ -49,17 +51,18 @@ SnapshotView::SnapshotView(const Snapshot& snapshot, const EnvSpec& spec, std::s
     for (const ActiveJob& job : snapshot.active) {
         const Demand& demand = snapshot.demand(job.demand);
         running[as_index(demand.queue)].insert({.expected_end_us = job.expected_end_us,
-                                                 .job = job.job,
-                                                 .demand = job.demand,
-                                                 .part_count = job.part_count,
-                                                 .first_part = job.first_part});
+                                                .job = job.job,
+                                                .demand = job.demand,
+                                                .part_count = job.part_count,
+                                                .first_part = job.first_part});
         occupancy_.started(job.job, demand, snapshot.parts_of(job), job.first_part, job.expected_end_us);
     }
     prospects_.placer().set_mix(&snapshot.mix);
     prospects_.reset(snapshot.state, *snapshot.demands, scale_);
     prospects_.try_rows(snapshot.state, rows_);
-    prospects_.look(snapshot.now_us, snapshot.state, rows_, row_held,
-                    [&](std::int32_t queue) { return Running{running[as_index(queue)], snapshot.parts, *snapshot.demands}; });
+    prospects_.look(snapshot.now_us, snapshot.state, rows_, row_held, [&](std::int32_t queue) {
+        return Running{running[as_index(queue)], snapshot.parts, *snapshot.demands};
+    });
 }
 
 Observation SnapshotView::observation() const {
@@ -67,18 +70,22 @@ Observation SnapshotView::observation() const {
     const std::int32_t choice = prospects_.base_choice();
     std::int64_t waiting_milli = 0;
     for (const QueuedJob& job : snapshot.queue) waiting_milli += snapshot.demand(job.demand).total_milli();
-    const auto user = shares(snapshot.user_holdings.size(), scale_.gpus, [&](std::size_t i) { return snapshot.user_holdings[i].milli; });
-    const auto group = shares(snapshot.group_milli.size(), scale_.gpus, [&](std::size_t i) { return snapshot.group_milli[i]; });
+    const auto user = shares(snapshot.user_holdings.size(), scale_.gpus,
+                             [&](std::size_t i) { return snapshot.user_holdings[i].milli; });
+    const auto group =
+        shares(snapshot.group_milli.size(), scale_.gpus, [&](std::size_t i) { return snapshot.group_milli[i]; });
     Observer observer(spec_);
     Observation out{std::vector<float>(observer.jobs_length()), std::vector<float>(observer.nodes_length()),
                     std::vector<float>(observer.globals_length())};
-    observer.write({snapshot.now_us, snapshot.epoch_us, snapshot.state, rows_, std::ssize(snapshot.queue), waiting_milli,
-                    std::ssize(snapshot.active), snapshot.arrivals.at(snapshot.now_us), user, group, prospects_, occupancy_,
-                    choice >= 0 ? &prospects_.fit(as_index(choice)).allocation : nullptr},
+    observer.write({snapshot.now_us, snapshot.epoch_us, snapshot.state, rows_, std::ssize(snapshot.queue),
+                    waiting_milli, std::ssize(snapshot.active), snapshot.arrivals.at(snapshot.now_us), user, group,
+                    prospects_, occupancy_, choice >= 0 ? &prospects_.fit(as_index(choice)).allocation : nullptr},
                    {out.jobs.data(), out.nodes.data(), out.globals.data()});
     return out;
 }
 
-Observation observe(const Snapshot& snapshot, const EnvSpec& spec) { return SnapshotView(snapshot, spec, {}).observation(); }
+Observation observe(const Snapshot& snapshot, const EnvSpec& spec) {
+    return SnapshotView(snapshot, spec, {}).observation();
+}
 
 }  // namespace gpuyard

@@ -1,4 +1,5 @@
-// The observation of a snapshot, from a simulator or a live cluster: what an Environment keeps up to date is built here at once.
+// The observation of a snapshot, from a simulator or a live cluster: what an Environment keeps up to date is built here
+// at once.
 #pragma once
 
 #include <span>

@@ -14,17 +14,23 @@ constexpr double kMonth = 2592000.0;  // seconds
 }  // namespace
 
 ClusterScale::ClusterScale(const ClusterSpec& spec)
-    : gpus(static_cast<double>(spec.total_gpus)), nodes(static_cast<double>(spec.node_count())), largest_size(0.0), most_cpus(0.0),
-      most_memory(0.0), top_speed(1.0) {
+    : gpus(static_cast<double>(spec.total_gpus)),
+      nodes(static_cast<double>(spec.node_count())),
+      largest_size(0.0),
+      most_cpus(0.0),
+      most_memory(0.0),
+      top_speed(1.0) {
     for (std::size_t node = 0; node < spec.node_count(); ++node) {
         largest_size = std::max(largest_size, static_cast<double>(spec.size[node]));
         if (spec.cpus[node] != kUnlimited) most_cpus = std::max(most_cpus, static_cast<double>(spec.cpus[node]));
-        if (spec.memory_mib[node] != kUnlimited) most_memory = std::max(most_memory, static_cast<double>(spec.memory_mib[node]));
+        if (spec.memory_mib[node] != kUnlimited)
+            most_memory = std::max(most_memory, static_cast<double>(spec.memory_mib[node]));
     }
     for (const Pool& pool : spec.pools) top_speed = std::max(top_speed, pool.speed);
 }
 
-WindowJob make_window_job(const QueuedJob& job, const Demand& demand, Placement rule, const ClusterSpec& spec, const ClusterScale& scale) {
+WindowJob make_window_job(const QueuedJob& job, const Demand& demand, Placement rule, const ClusterSpec& spec,
+                          const ClusterScale& scale) {
     WindowJob out{};
     out.job = job.job;
     out.row = job.row;

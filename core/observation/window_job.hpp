@@ -39,7 +39,8 @@ struct alignas(64) WindowJob {
 };
 
 // `rule`: the placement, which decides which pool comes first.
-WindowJob make_window_job(const QueuedJob& job, const Demand& demand, Placement rule, const ClusterSpec& spec, const ClusterScale& scale);
+WindowJob make_window_job(const QueuedJob& job, const Demand& demand, Placement rule, const ClusterSpec& spec,
+                          const ClusterScale& scale);
 
 inline double quotient(double a, double b) { return b == 0.0 ? 0.0 : a / b; }
 

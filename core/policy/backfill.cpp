@@ -36,7 +36,8 @@ bool Gate::admits(Time estimate_us) const {
     return room_ >= express_.k * std::log(std::max(r, express_.t0_s) / express_.t0_s);
 }
 
-void Shadow::compute(Time now_us, const Demand& head, Placer& placer, const ClusterState& state, const Running& running) {
+void Shadow::compute(Time now_us, const Demand& head, Placer& placer, const ClusterState& state,
+                     const Running& running) {
     state_ = state;
     time_us_ = kEndless;
     Time released_us = kEndless;  // the expected end up to which jobs are released; kEndless = none is

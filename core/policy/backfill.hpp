@@ -1,4 +1,5 @@
-// The rules by which a job may start now: admission and the head's shadow time. docs/contract/simulator.md, sections 10 and 11.
+// The rules by which a job may start now: admission and the head's shadow time. docs/contract/simulator.md, sections 10
+// and 11.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,9 @@ struct Running {
     std::span<const Part> parts;
     std::span<const Demand> demands;
 
-    std::span<const Part> parts_of(const RunningJob& job) const { return parts.subspan(job.first_part, job.part_count); }
+    std::span<const Part> parts_of(const RunningJob& job) const {
+        return parts.subspan(job.first_part, job.part_count);
+    }
 };
 
 // now + run time, endless if the run time is.

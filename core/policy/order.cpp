@@ -13,11 +13,13 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-static_assert([] {
-    for (std::size_t i = 0; i < kOrders.size(); ++i)
-        if (kOrders[i].order != static_cast<Order>(i)) return false;
-    return kOrders.size() == static_cast<std::size_t>(Order::scored);
-}(), "kOrders has a row for each order, in the order of the enum");
+static_assert(
+    [] {
+        for (std::size_t i = 0; i < kOrders.size(); ++i)
+            if (kOrders[i].order != static_cast<Order>(i)) return false;
+        return kOrders.size() == static_cast<std::size_t>(Order::scored);
+    }(),
+    "kOrders has a row for each order, in the order of the enum");
 
 template <class T>
 const T& given(const T* part_of_moment) {
@@ -29,20 +31,23 @@ double multifactor(const Scored& job, double wait_s, const Moment& moment) {
     const Multifactor& weights = given(moment.settings).multifactor;
     const double age = std::min(wait_s / weights.max_age_s, 1.0);
     const double size = moment.cluster_gpus > 0.0 ? job.size_gpus / moment.cluster_gpus : 0.0;
-    return -(weights.age * age + weights.size * size + weights.fair_share * job.fair_factor + weights.priority * job.priority);
+    return -(weights.age * age + weights.size * size + weights.fair_share * job.fair_factor +
+             weights.priority * job.priority);
 }
 
 double level(const Scored& job, const Settings& settings) {
     if (job.starving) return 0.0;
     const double service = seconds(job.attained_us - job.promoted_us) * job.size_gpus;
     const auto& levels = settings.tiresias_levels_gpu_s;
-    return static_cast<double>(std::count_if(levels.begin(), levels.end(), [&](double limit) { return limit <= service; }));
+    return static_cast<double>(
+        std::count_if(levels.begin(), levels.end(), [&](double limit) { return limit <= service; }));
 }
 
 }  // namespace
 
 Order order_from_name(std::string_view name) {
-    const auto found = std::find_if(kOrders.begin(), kOrders.end(), [&](const OrderTraits& traits) { return traits.name == name; });
+    const auto found =
+        std::find_if(kOrders.begin(), kOrders.end(), [&](const OrderTraits& traits) { return traits.name == name; });
     if (found == kOrders.end()) throw std::invalid_argument("unknown order '" + std::string(name) + "'");
     return found->order;
 }
@@ -65,7 +70,10 @@ double score(Order order, const Scored& job, const Moment& moment) {
         case Order::laf: return -(r * n);
         case Order::wspt: return r * std::max(r, 10.0) * n;
         case Order::power: return std::pow(r, moment.order_parameter) * n;
-        case Order::wfp3: { const double q = w / r; return -(q * q * q * n); }
+        case Order::wfp3: {
+            const double q = w / r;
+            return -(q * q * q * n);
+        }
         case Order::unicep: return -(w / (std::log2(std::max(n, 2.0)) * r));
         case Order::f1: return std::log10(r) * n + 870.0 * std::log10(t);
         case Order::f2: return std::sqrt(r) * n + 25600.0 * std::log10(t);
@@ -74,7 +82,8 @@ double score(Order order, const Scored& job, const Moment& moment) {
         case Order::priority: return -job.priority;
         case Order::edf: return job.deadline_us == kEndless ? kInfinity : seconds(job.deadline_us);
         case Order::fair_share: return job.user_usage;
-        case Order::random: return uniform(moment.seed, kStreamOrder, moment.instant, static_cast<std::uint64_t>(job.row));
+        case Order::random:
+            return uniform(moment.seed, kStreamOrder, moment.instant, static_cast<std::uint64_t>(job.row));
         case Order::power_aware: return r * job.energy_rate;
         case Order::qssf: return n * seconds(job.prediction_us);
         case Order::group_fair_share: return job.group_usage;
@@ -85,7 +94,8 @@ double score(Order order, const Scored& job, const Moment& moment) {
         case Order::las: return seconds(job.attained_us);
         case Order::las_2d: return seconds(job.attained_us) * n;
         case Order::tiresias: return level(job, given(moment.settings));
-        case Order::gittins: return -given(moment.gittins).index(GittinsHistory::gpu_seconds(job.attained_us, job.total_milli));
+        case Order::gittins:
+            return -given(moment.gittins).index(GittinsHistory::gpu_seconds(job.attained_us, job.total_milli));
         case Order::scored: break;
     }
     throw std::logic_error("an order from outside has no native score");
@@ -107,7 +117,8 @@ void append(QueueColumns& columns, const Scored& job, std::int32_t user, JobId i
 void score_from_outside(const Policy& policy, const QueueColumns& columns, std::span<double> scores) {
     policy.scores(columns, scores);
     for (std::size_t i = 0; i < scores.size(); ++i)
-        if (std::isnan(scores[i])) throw std::invalid_argument("an order returned NaN as the score of job " + std::to_string(columns.job[i]));
+        if (std::isnan(scores[i]))
+            throw std::invalid_argument("an order returned NaN as the score of job " + std::to_string(columns.job[i]));
 }
 
 double DecayedUsage::at(Time now_us, double half_life_s) const {

@@ -1,4 +1,5 @@
-// What is true of each order, and scores of jobs: docs/contract/simulator.md, section 8. Smaller goes first; ties by submit time, then id.
+// What is true of each order, and scores of jobs: docs/contract/simulator.md, section 8. Smaller goes first; ties by
+// submit time, then id.
 #pragma once
 
 #include <array>
@@ -6,8 +7,8 @@
 #include <span>
 #include <string_view>
 
-#include "simulator/history.hpp"
 #include "policy/policy.hpp"
+#include "simulator/history.hpp"
 
 namespace gpuyard {
 
@@ -49,7 +50,9 @@ struct OrderTraits {
     // Users, groups and finished jobs, who are known by their users, may make a difference.
     constexpr bool sees_names() const { return remembers != Memory::nothing; }
     // The lean simulator keeps all that it goes by.
-    constexpr bool runs_lean() const { return !preempts && (remembers == Memory::nothing || remembers == Memory::user_usage); }
+    constexpr bool runs_lean() const {
+        return !preempts && (remembers == Memory::nothing || remembers == Memory::user_usage);
+    }
 };
 
 // In the order of the enum.
@@ -76,7 +79,10 @@ inline constexpr std::array<OrderTraits, 31> kOrders{{
     {.name = "random", .order = Order::random, .changes = Changes::always},
     {.name = "power-aware", .order = Order::power_aware, .uses_estimate = true, .needs_watts = true},
     {.name = "qssf", .order = Order::qssf, .changes = Changes::between_waits, .remembers = Memory::predictions},
-    {.name = "group-fair-share", .order = Order::group_fair_share, .changes = Changes::always, .remembers = Memory::group_usage},
+    {.name = "group-fair-share",
+     .order = Order::group_fair_share,
+     .changes = Changes::always,
+     .remembers = Memory::group_usage},
     {.name = "drf", .order = Order::drf, .changes = Changes::always, .remembers = Memory::holdings},
     {.name = "multifactor", .order = Order::multifactor, .changes = Changes::always, .remembers = Memory::fair_factor},
     {.name = "srtf", .order = Order::srtf, .preempts = true, .uses_estimate = true, .changes = Changes::between_waits},
@@ -84,9 +90,14 @@ inline constexpr std::array<OrderTraits, 31> kOrders{{
     {.name = "las", .order = Order::las, .preempts = true, .changes = Changes::between_waits},
     {.name = "las-2d", .order = Order::las_2d, .preempts = true, .changes = Changes::between_waits},
     {.name = "tiresias", .order = Order::tiresias, .preempts = true, .changes = Changes::always},
-    {.name = "gittins", .order = Order::gittins, .preempts = true, .changes = Changes::always, .remembers = Memory::gpu_times},
+    {.name = "gittins",
+     .order = Order::gittins,
+     .preempts = true,
+     .changes = Changes::always,
+     .remembers = Memory::gpu_times},
 }};
-inline constexpr OrderTraits kScored{.name = "", .order = Order::scored, .changes = Changes::always, .remembers = Memory::user_usage};
+inline constexpr OrderTraits kScored{
+    .name = "", .order = Order::scored, .changes = Changes::always, .remembers = Memory::user_usage};
 
 inline constexpr const OrderTraits& traits_of(Order order) {
     return order == Order::scored ? kScored : kOrders[static_cast<std::size_t>(order)];
@@ -107,9 +118,9 @@ struct Scored {
     double group_usage = 0.0;
     double energy_rate = 0.0;
     Time prediction_us = 0;
-    Time done_us = 0;           // work done, at speed 1
-    Time attained_us = 0;       // service
-    Time promoted_us = 0;       // service that no longer counts for the level of `tiresias`
+    Time done_us = 0;      // work done, at speed 1
+    Time attained_us = 0;  // service
+    Time promoted_us = 0;  // service that no longer counts for the level of `tiresias`
     bool starving = false;
     std::int64_t total_milli = 0;
     double dominant_share = 0.0;

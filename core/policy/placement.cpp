@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/index.hpp"
+#include "base/rng.hpp"
 #include "cluster/node_fit.hpp"
 #include "cluster/node_score.hpp"
-#include "base/rng.hpp"
 
 namespace gpuyard {
 
@@ -28,8 +28,8 @@ Part single_part(const ClusterState& state, const Demand& demand, std::int32_t n
     return {node, 1, std::uint64_t{1} << state.fullest_gpu(node, demand.gpu_milli)};
 }
 
-// The lowest node of a bucket that can hold `gpus` of the gang, satisfies `wanted` and is not among the sorted `taken`; `kNone`
-// if there is none.
+// The lowest node of a bucket that can hold `gpus` of the gang, satisfies `wanted` and is not among the sorted `taken`;
+// `kNone` if there is none.
 template <class Wanted>
 std::int32_t first_in_bucket(const ClusterState& state, const Demand& demand, const Pool& pool, std::int32_t empty,
                              std::int32_t gpus, const std::vector<Part>& taken, Wanted wanted) {
@@ -78,7 +78,8 @@ void settle_free_split(const ClusterState& state, const Demand& demand, Allocati
 
 }  // namespace
 
-Time run_time(Time duration_us, double speed, std::int32_t nodes_used, std::int32_t fewest_nodes, double locality_penalty) {
+Time run_time(Time duration_us, double speed, std::int32_t nodes_used, std::int32_t fewest_nodes,
+              double locality_penalty) {
     if (duration_us == kEndless) return kEndless;
     if (speed == 1.0 && nodes_used == fewest_nodes) return duration_us;  // what the expression below comes to
     const double excess = static_cast<double>(nodes_used - fewest_nodes) / static_cast<double>(fewest_nodes);
@@ -145,7 +146,8 @@ bool Placer::place_in_pool(const ClusterState& state, const Demand& demand, cons
 
 bool Placer::place_gang(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out) {
     const Pool& pool = state.spec().pools[as_index(option.pool)];
-    if (state.bucket_count(pool, pool.size) < option.full_nodes || state.pool_empty(option.pool) < demand.gpus) return false;
+    if (state.bucket_count(pool, pool.size) < option.full_nodes || state.pool_empty(option.pool) < demand.gpus)
+        return false;
     take_full_nodes(state, demand, option, false, out);
     if (asleep_ != nullptr && rule_ == Placement::power_aware) {
         take_full_nodes(state, demand, option, true, out);
@@ -162,13 +164,15 @@ bool Placer::place_gang(const ClusterState& state, const Demand& demand, const P
     return true;
 }
 
-// Adds the lowest-numbered whole nodes that the gang still needs; for `power-aware`, those that sleep or those that do not.
-void Placer::take_full_nodes(const ClusterState& state, const Demand& demand, const PoolOption& option, bool sleeping, Allocation& out) {
+// Adds the lowest-numbered whole nodes that the gang still needs; for `power-aware`, those that sleep or those that do
+// not.
+void Placer::take_full_nodes(const ClusterState& state, const Demand& demand, const PoolOption& option, bool sleeping,
+                             Allocation& out) {
     if (option.full_nodes == 0) return;
     const Pool& pool = state.spec().pools[as_index(option.pool)];
     const std::uint64_t* whole = state.bucket(pool, pool.size);
-    for (std::size_t at = pool.shape.first(whole); at != BitTreeShape::npos && std::ssize(out.parts) < option.full_nodes;
-         at = pool.shape.next(whole, at + 1)) {
+    for (std::size_t at = pool.shape.first(whole);
+         at != BitTreeShape::npos && std::ssize(out.parts) < option.full_nodes; at = pool.shape.next(whole, at + 1)) {
         const std::int32_t node = pool.nodes[at];
         if (rule_ == Placement::power_aware && sleeps(node) != sleeping) continue;
         if (!has_cpus_and_memory(state, demand, node, pool.size)) continue;
@@ -237,7 +241,8 @@ bool Placer::place_single(const ClusterState& state, const Demand& demand, const
         const bool asleep = rule_ == Placement::power_aware && sleeps(node);
         if (rule_ == Placement::worst_fit) return {asleep, -free, 0};
         if (rule_ == Placement::first_fit || rule_ == Placement::first_available) return {asleep, 0, 0};
-        return shared ? Key{asleep, state.gpu_free(node, state.fullest_gpu(node, demand.gpu_milli)), free} : Key{asleep, free, 0};
+        return shared ? Key{asleep, state.gpu_free(node, state.fullest_gpu(node, demand.gpu_milli)), free}
+                      : Key{asleep, free, 0};
     };
     std::int32_t best = kNone;
     Key best_key;
@@ -259,7 +264,8 @@ void Placer::order_nodes(const ClusterState& state, const Demand& demand, std::i
     nodes_.clear();
     for (std::size_t i = 0; i < spec.node_count(); ++i) {
         const auto node = static_cast<std::int32_t>(i);
-        if (!demand.allows[as_index(spec.pool[i])] || (demand.kind == DemandKind::whole && state.empty(node) == 0)) continue;
+        if (!demand.allows[as_index(spec.pool[i])] || (demand.kind == DemandKind::whole && state.empty(node) == 0))
+            continue;
         if (!state.available(node)) continue;
         std::uint64_t key = 0;
         if (rule_ == Placement::random) {
@@ -315,30 +321,36 @@ const JobMix& Placer::mix() const {
 std::int32_t Placer::scored_remainder_node(const ClusterState& state, const Demand& demand, const PoolOption& option,
                                            const std::vector<Part>& taken) const {
     const Pool& pool = state.spec().pools[as_index(option.pool)];
-    // Without CPUs and memory all nodes of a bucket score the same, and the first of them stands for the others. For `fgd` they
-    // do in any case.
+    // Without CPUs and memory all nodes of a bucket score the same, and the first of them stands for the others. For
+    // `fgd` they do in any case.
     const bool first_only = rule_ == Placement::fgd || !demand.limited;
     BestNode best;
     for (std::int32_t empty = option.remainder; empty <= pool.size; ++empty) {
-        const Score growth = rule_ == Placement::fgd ? Score{0.0, growth_of_whole(mix(), pool.size, empty, option.remainder)} : Score{};
+        const Score growth =
+            rule_ == Placement::fgd ? Score{0.0, growth_of_whole(mix(), pool.size, empty, option.remainder)} : Score{};
         visit_bucket(state, pool, empty, [&](std::int32_t node) {
-            const bool is_taken = std::any_of(taken.begin(), taken.end(), [&](const Part& part) { return part.node == node; });
+            const bool is_taken =
+                std::any_of(taken.begin(), taken.end(), [&](const Part& part) { return part.node == node; });
             if (is_taken || !has_cpus_and_memory(state, demand, node, option.remainder)) return true;
-            best.offer(node, rule_ == Placement::fgd ? growth : Score{-alignment(state, demand, node, option.remainder), 0});
+            best.offer(node,
+                       rule_ == Placement::fgd ? growth : Score{-alignment(state, demand, node, option.remainder), 0});
             return !first_only;
         });
     }
     return best.node;
 }
 
-bool Placer::place_single_by_score(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out) const {
+bool Placer::place_single_by_score(const ClusterState& state, const Demand& demand, const PoolOption& option,
+                                   Allocation& out) const {
     BestNode best;
     for (const std::int32_t node : state.spec().pools[as_index(option.pool)].nodes) {
         if (!holds_single(state, demand, node)) continue;
         if (rule_ == Placement::tetris)
             best.offer(node, {-alignment(state, demand, node, 1), 0});
         else
-            best.offer(node, {0.0, demand.kind == DemandKind::shared ? growth_of_shared(mix(), state, node, demand.gpu_milli) : 0});
+            best.offer(
+                node,
+                {0.0, demand.kind == DemandKind::shared ? growth_of_shared(mix(), state, node, demand.gpu_milli) : 0});
     }
     if (best.node == kNone) return false;
     out.parts.push_back(single_part(state, demand, best.node));
@@ -355,7 +367,8 @@ bool Placer::place_in_tiers(const ClusterState& state, const Demand& demand, All
     };
     if (rule_ == Placement::tier_cost) {
         for (const PoolOption& option : demand.pools)
-            if (tiers_.cheapest(state, demand, option, out.parts) && take(option) && within_cap(state, demand, out)) return true;
+            if (tiers_.cheapest(state, demand, option, out.parts) && take(option) && within_cap(state, demand, out))
+                return true;
         return false;
     }
     const TierKey key = rule_ == Placement::tier           ? TierKey::fragments
@@ -363,7 +376,8 @@ bool Placer::place_in_tiers(const ClusterState& state, const Demand& demand, All
                                                            : TierKey::ids;
     for (const bool second_tier : {false, true})
         for (const PoolOption& option : demand.pools)
-            if (tiers_.best(state, demand, option, key, second_tier, out.parts) && take(option) && within_cap(state, demand, out))
+            if (tiers_.best(state, demand, option, key, second_tier, out.parts) && take(option) &&
+                within_cap(state, demand, out))
                 return true;
     return false;
 }

@@ -13,8 +13,21 @@
 namespace gpuyard {
 
 enum class Placement : std::uint8_t {
-    consolidate, best_fit, first_fit, worst_fit, first_available, anywhere, spread, random, power_aware,
-    tetris, fgd, tier, tier_balance, tier_lex, tier_cost,
+    consolidate,
+    best_fit,
+    first_fit,
+    worst_fit,
+    first_available,
+    anywhere,
+    spread,
+    random,
+    power_aware,
+    tetris,
+    fgd,
+    tier,
+    tier_balance,
+    tier_lex,
+    tier_cost,
 };
 
 // Whether a rule may split a gang over any nodes of any pools; the others stay inside one pool.
@@ -26,26 +39,29 @@ inline bool is_tier(Placement rule) { return rule >= Placement::tier && rule <= 
 
 // The allowed pools in the order in which a rule tries them.
 inline const std::vector<PoolOption>& pools_of(const Demand& demand, Placement rule) {
-    return rule == Placement::power_aware && demand.kind != DemandKind::cpu_only ? demand.pools_by_energy : demand.pools;
+    return rule == Placement::power_aware && demand.kind != DemandKind::cpu_only ? demand.pools_by_energy
+                                                                                 : demand.pools;
 }
 
-// Whether a job that does not fit may fit because others start. Tier 2 must not break up whole nodes; if a node lacks the CPUs
-// or the memory to give all its GPUs, it can take part only after another job has broken it up.
+// Whether a job that does not fit may fit because others start. Tier 2 must not break up whole nodes; if a node lacks
+// the CPUs or the memory to give all its GPUs, it can take part only after another job has broken it up.
 inline bool starts_may_make_room(Placement rule, const Demand& demand) {
     return is_tier(rule) && demand.kind == DemandKind::whole && demand.limited;
 }
 
 // docs/contract/simulator.md, section 6. Endless stays endless; throws if the result is no representable time.
-Time run_time(Time duration_us, double speed, std::int32_t nodes_used, std::int32_t fewest_nodes, double locality_penalty);
+Time run_time(Time duration_us, double speed, std::int32_t nodes_used, std::int32_t fewest_nodes,
+              double locality_penalty);
 
 struct Allocation {
-    std::vector<Part> parts;     // by ascending node id
-    std::int32_t pool = -1;      // the pool it sits in, for rules that stay inside one
-    double speed = 1.0;          // lowest among its GPUs
+    std::vector<Part> parts;  // by ascending node id
+    std::int32_t pool = -1;   // the pool it sits in, for rules that stay inside one
+    double speed = 1.0;       // lowest among its GPUs
     std::int32_t fewest_nodes = 1;
 
     Time run_time(Time duration_us, double locality_penalty) const {
-        return gpuyard::run_time(duration_us, speed, static_cast<std::int32_t>(parts.size()), fewest_nodes, locality_penalty);
+        return gpuyard::run_time(duration_us, speed, static_cast<std::int32_t>(parts.size()), fewest_nodes,
+                                 locality_penalty);
     }
 };
 
@@ -63,8 +79,8 @@ public:
     // The jobs that have arrived, which `fgd` goes by. None have until this is called.
     void set_mix(const JobMix* mix) { mix_ = mix; }
 
-    // Whether a job that fits would fit all the more if more were free. Not so for tier 2, which must not break up whole nodes,
-    // nor if the draw of the nodes that the rule happens to choose counts.
+    // Whether a job that fits would fit all the more if more were free. Not so for tier 2, which must not break up
+    // whole nodes, nor if the draw of the nodes that the rule happens to choose counts.
     bool needs_only_room() const { return cap_mw_ == kNoCap && !is_tier(rule_); }
 
     // By node: whether it sleeps now, which `power-aware` avoids. None sleeps until this is called.
@@ -79,11 +95,13 @@ public:
 
 private:
     bool within_cap(const ClusterState& state, const Demand& demand, const Allocation& allocation) const {
-        return cap_mw_ == kNoCap || state.spec().idle_mw + state.busy_mw() + state.extra_mw(demand, allocation.parts) <= cap_mw_;
+        return cap_mw_ == kNoCap ||
+               state.spec().idle_mw + state.busy_mw() + state.extra_mw(demand, allocation.parts) <= cap_mw_;
     }
     bool sleeps(std::int32_t node) const { return asleep_ != nullptr && (*asleep_)[as_index(node)] != 0; }
     const std::vector<PoolOption>& pools_of(const Demand& demand) const { return gpuyard::pools_of(demand, rule_); }
-    void take_full_nodes(const ClusterState& state, const Demand& demand, const PoolOption& option, bool sleeping, Allocation& out);
+    void take_full_nodes(const ClusterState& state, const Demand& demand, const PoolOption& option, bool sleeping,
+                         Allocation& out);
     bool place_in_pools(const ClusterState& state, const Demand& demand, Allocation& out);
     bool place_first_available(const ClusterState& state, const Demand& demand, Allocation& out);
     bool place_in_pool(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out);
@@ -100,7 +118,8 @@ private:
     bool goes_by_score() const { return rule_ == Placement::tetris || rule_ == Placement::fgd; }
     std::int32_t scored_remainder_node(const ClusterState& state, const Demand& demand, const PoolOption& option,
                                        const std::vector<Part>& taken) const;
-    bool place_single_by_score(const ClusterState& state, const Demand& demand, const PoolOption& option, Allocation& out) const;
+    bool place_single_by_score(const ClusterState& state, const Demand& demand, const PoolOption& option,
+                               Allocation& out) const;
     const JobMix& mix() const;
 
     struct Ranked {

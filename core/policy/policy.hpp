@@ -19,10 +19,37 @@ namespace gpuyard {
 
 // By what jobs are considered first; order.hpp has the table of what is true of each.
 enum class Order : std::uint8_t {
-    fifo, lifo, sjf, ljf, smallest, largest, saf, laf, wspt, power, wfp3, unicep,
-    f1, f2, f3, f4, priority, edf, fair_share, random,
-    power_aware, qssf, group_fair_share, drf, multifactor,
-    srtf, ssf, las, las_2d, tiresias, gittins,
+    fifo,
+    lifo,
+    sjf,
+    ljf,
+    smallest,
+    largest,
+    saf,
+    laf,
+    wspt,
+    power,
+    wfp3,
+    unicep,
+    f1,
+    f2,
+    f3,
+    f4,
+    priority,
+    edf,
+    fair_share,
+    random,
+    power_aware,
+    qssf,
+    group_fair_share,
+    drf,
+    multifactor,
+    srtf,
+    ssf,
+    las,
+    las_2d,
+    tiresias,
+    gittins,
     scored,  // by a function from outside
 };
 
@@ -52,15 +79,28 @@ struct Policy {
 };
 
 inline constexpr std::array<Named<Backfill>, 5> kBackfills{{
-    {"strict", Backfill::strict}, {"greedy", Backfill::greedy}, {"easy", Backfill::easy}, {"easy-sjf", Backfill::easy_sjf},
+    {"strict", Backfill::strict},
+    {"greedy", Backfill::greedy},
+    {"easy", Backfill::easy},
+    {"easy-sjf", Backfill::easy_sjf},
     {"conservative", Backfill::conservative},
 }};
 inline constexpr std::array<Named<Placement>, 15> kPlacements{{
-    {"consolidate", Placement::consolidate}, {"best-fit", Placement::best_fit}, {"first-fit", Placement::first_fit},
-    {"worst-fit", Placement::worst_fit}, {"first-available", Placement::first_available},
-    {"anywhere", Placement::anywhere}, {"spread", Placement::spread}, {"random", Placement::random},
-    {"power-aware", Placement::power_aware}, {"tetris", Placement::tetris}, {"fgd", Placement::fgd}, {"tier", Placement::tier},
-    {"tier-balance", Placement::tier_balance}, {"tier-lex", Placement::tier_lex}, {"tier-cost", Placement::tier_cost},
+    {"consolidate", Placement::consolidate},
+    {"best-fit", Placement::best_fit},
+    {"first-fit", Placement::first_fit},
+    {"worst-fit", Placement::worst_fit},
+    {"first-available", Placement::first_available},
+    {"anywhere", Placement::anywhere},
+    {"spread", Placement::spread},
+    {"random", Placement::random},
+    {"power-aware", Placement::power_aware},
+    {"tetris", Placement::tetris},
+    {"fgd", Placement::fgd},
+    {"tier", Placement::tier},
+    {"tier-balance", Placement::tier_balance},
+    {"tier-lex", Placement::tier_lex},
+    {"tier-cost", Placement::tier_cost},
 }};
 
 // By name; std::invalid_argument for one that is not in the tables above.
@@ -73,27 +113,28 @@ struct Multifactor {
     double max_age_s = 1.0;
 };
 
-// What holds for a whole simulation. docs/contract/simulator.md says what each means; the defaults that users see are in Python.
+// What holds for a whole simulation. docs/contract/simulator.md says what each means; the defaults that users see are
+// in Python.
 struct Settings {
     std::uint64_t seed = 0;
     bool kill_at_estimate = false;
     double locality_penalty = 0.0;
     double usage_half_life_s = 604800.0;
-    bool predict = false;          // estimates are predictions from finished jobs
+    bool predict = false;                           // estimates are predictions from finished jobs
     std::vector<double> user_weight, group_weight;  // by number; empty: all 1
     Multifactor multifactor;
-    std::vector<std::int64_t> quota_milli;          // empty: no quotas
-    std::vector<std::int32_t> quota_of_group;       // by group, an index into quota_milli
+    std::vector<std::int64_t> quota_milli;     // empty: no quotas
+    std::vector<std::int32_t> quota_of_group;  // by group, an index into quota_milli
     bool quota_borrowing = true;
-    bool ticks = false;            // decide at every multiple of reschedule_us too
+    bool ticks = false;  // decide at every multiple of reschedule_us too
     Time reschedule_us = 60'000'000;
     Time min_run_us = 0;
-    Time checkpoint_us = -1;       // -1: by gang size
+    Time checkpoint_us = -1;  // -1: by gang size
     Time restore_us = -1;
     bool defragment = false;
     std::vector<double> tiresias_levels_gpu_s;
     Time starvation_us = kEndless;
-    Time mtbf_us = 0;              // 0: nodes do not fail
+    Time mtbf_us = 0;  // 0: nodes do not fail
     Time mttr_us = 1;
     Time checkpoint_every_us = 0;  // 0: none between stops
     Time sleep_after_us = -1;      // -1: never
@@ -105,7 +146,9 @@ struct Settings {
         return group_weight.empty() ? 1.0 : group_weight[as_index(group)];
     }
     // How long a job's GPUs are kept when it is stopped, and how long it takes before it makes progress again.
-    Time checkpoint_of(const Demand& demand) const { return std::max(Time{1}, checkpoint_us >= 0 ? checkpoint_us : by_gang_size(demand)); }
+    Time checkpoint_of(const Demand& demand) const {
+        return std::max(Time{1}, checkpoint_us >= 0 ? checkpoint_us : by_gang_size(demand));
+    }
     Time restore_of(const Demand& demand) const { return restore_us >= 0 ? restore_us : by_gang_size(demand); }
 
 private:

@@ -1,5 +1,5 @@
-// One pass of a policy over one queue, job by job in order. The plain form of docs/contract/simulator.md, section 10: what `decide` does,
-// and what the simulator does where no index helps.
+// One pass of a policy over one queue, job by job in order. The plain form of docs/contract/simulator.md, section 10:
+// what `decide` does, and what the simulator does where no index helps.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,10 @@ template <class Host>
 class ScanPass {
 public:
     ScanPass(Host& host, const Policy& policy, Placer& placer, const ClusterState& state)
-        : host_(host), policy_(policy), placer_(placer), state_(state) {}
+        : host_(host),
+          policy_(policy),
+          placer_(placer),
+          state_(state) {}
 
     // `misfits` marks demands known not to fit; it must come all zero and leaves all zero.
     void run(std::vector<std::uint8_t>& misfits, std::vector<std::int32_t>& marked, Allocation& allocation) {
@@ -81,18 +84,21 @@ private:
             return;
         }
         const Time end = host_.expected_end_at(candidate, allocation);
-        if (end > shadow_->time() && !shadow_->leaves_room(host_.demand_of(head_), placer_, demand, allocation.parts)) return;
+        if (end > shadow_->time() && !shadow_->leaves_room(host_.demand_of(head_), placer_, demand, allocation.parts))
+            return;
         shadow_->started(end, demand, allocation.parts);
         host_.start(candidate, allocation, true);
     }
 
-    void try_shortest_first(std::vector<std::uint8_t>& misfits, std::vector<std::int32_t>& marked, Allocation& allocation) {
+    void try_shortest_first(std::vector<std::uint8_t>& misfits, std::vector<std::int32_t>& marked,
+                            Allocation& allocation) {
         std::vector<Candidate> rest;
         for (Candidate candidate; host_.next(candidate);) rest.push_back(candidate);
         std::stable_sort(rest.begin(), rest.end(),
                          [](const Candidate& a, const Candidate& b) { return a.estimate_us < b.estimate_us; });
         for (const Candidate& candidate : rest)
-            if (host_.within_quota(candidate) && fits(candidate, misfits, marked, allocation)) start_if_allowed(candidate, allocation);
+            if (host_.within_quota(candidate) && fits(candidate, misfits, marked, allocation))
+                start_if_allowed(candidate, allocation);
     }
 
     Host& host_;

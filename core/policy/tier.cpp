@@ -11,22 +11,25 @@ namespace gpuyard {
 
 namespace {
 
-// Weights are sums over at most 31 nodes, with the parts of a key one above another. A node adds -1, 0 or 1 to the number of
-// fragmented nodes, 0 or 1 to that of whole nodes used, and at most 16^2 to the sum of squares.
-constexpr std::int32_t kSquares = 1 << 13;       // `tier`: a whole node outweighs all squares
-constexpr std::int32_t kFragment = 1 << 19;      // and a fragmented node all whole ones
-constexpr std::int32_t kWholes = 1 << 6;         // `tier-balance`: a fragmented node outweighs all whole ones
-constexpr std::int32_t kSquare = 1 << 12;        // and a square both
-constexpr std::int32_t kNever = 1 << 29;         // there is no way
-constexpr std::int32_t kAnything = kNever / 2;   // more than any way weighs; less than kNever and whatever is added to it
+// Weights are sums over at most 31 nodes, with the parts of a key one above another. A node adds -1, 0 or 1 to the
+// number of fragmented nodes, 0 or 1 to that of whole nodes used, and at most 16^2 to the sum of squares.
+constexpr std::int32_t kSquares = 1 << 13;   // `tier`: a whole node outweighs all squares
+constexpr std::int32_t kFragment = 1 << 19;  // and a fragmented node all whole ones
+constexpr std::int32_t kWholes = 1 << 6;     // `tier-balance`: a fragmented node outweighs all whole ones
+constexpr std::int32_t kSquare = 1 << 12;    // and a square both
+constexpr std::int32_t kNever = 1 << 29;     // there is no way
+constexpr std::int32_t kAnything =
+    kNever / 2;  // more than any way weighs; less than kNever and whatever is added to it
 
 // Ids, then GPUs, of which more on an earlier node come first.
 bool before(const std::vector<Part>& a, const std::vector<Part>& b) {
-    const auto differ = std::mismatch(a.begin(), a.end(), b.begin(), b.end(), [](const Part& p, const Part& q) { return p.node == q.node; });
+    const auto differ = std::mismatch(a.begin(), a.end(), b.begin(), b.end(),
+                                      [](const Part& p, const Part& q) { return p.node == q.node; });
     if (differ.second == b.end() && differ.first != a.end()) return false;
     if (differ.first == a.end() && differ.second != b.end()) return true;
     if (differ.first != a.end()) return differ.first->node < differ.second->node;
-    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](const Part& p, const Part& q) { return p.gpus > q.gpus; });
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
+                                        [](const Part& p, const Part& q) { return p.gpus > q.gpus; });
 }
 
 }  // namespace
@@ -54,13 +57,15 @@ bool TierSearch::any(const ClusterState& state, const Demand& demand, const Pool
     return missing <= 0;
 }
 
-bool TierSearch::best(const ClusterState& state, const Demand& demand, const PoolOption& option, TierKey key, bool second_tier,
-                      std::vector<Part>& out) {
-    if (!gather(state, demand, state.spec().pools[as_index(option.pool)], option.fewest_nodes + (second_tier ? 1 : 0))) return false;
+bool TierSearch::best(const ClusterState& state, const Demand& demand, const PoolOption& option, TierKey key,
+                      bool second_tier, std::vector<Part>& out) {
+    if (!gather(state, demand, state.spec().pools[as_index(option.pool)], option.fewest_nodes + (second_tier ? 1 : 0)))
+        return false;
     weigh(key);
     least_left_ = 0;
     most_left_ = size_;
-    // Where fragmented nodes do not come first in the key, tier 2 has to count them; only whole nodes can become fragmented.
+    // Where fragmented nodes do not come first in the key, tier 2 has to count them; only whole nodes can become
+    // fragmented.
     const bool count = second_tier && key == TierKey::balance &&
                        std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.empty == size_; });
     budgets_ = count ? picks_ + 1 : 1;
@@ -71,7 +76,8 @@ bool TierSearch::best(const ClusterState& state, const Demand& demand, const Poo
     return true;
 }
 
-bool TierSearch::cheapest(const ClusterState& state, const Demand& demand, const PoolOption& option, std::vector<Part>& out) {
+bool TierSearch::cheapest(const ClusterState& state, const Demand& demand, const PoolOption& option,
+                          std::vector<Part>& out) {
     const Pool& pool = state.spec().pools[as_index(option.pool)];
     bool found = false;
     for (const std::int32_t nodes : {option.fewest_nodes, option.fewest_nodes + 1}) {
@@ -82,8 +88,8 @@ bool TierSearch::cheapest(const ClusterState& state, const Demand& demand, const
         std::int32_t lowest = 0, highest = size_;
         while (state.bucket_count(pool, lowest) == 0) ++lowest;
         while (state.bucket_count(pool, highest) == 0) --highest;
-        // All that is not a sum is the span from the least to the most that a node keeps. So let each span be given in turn:
-        // every way is then weighed with its own span, and never with a smaller one.
+        // All that is not a sum is the span from the least to the most that a node keeps. So let each span be given in
+        // turn: every way is then weighed with its own span, and never with a smaller one.
         std::int32_t above = 0;  // nodes that keep more unless they are used
         for (std::int32_t most = highest; most >= 0; above += state.bucket_count(pool, most--)) {
             if (above > nodes || above > gathered_above(most)) break;
@@ -94,10 +100,10 @@ bool TierSearch::cheapest(const ClusterState& state, const Demand& demand, const
     return found;
 }
 
-// Writes the best way that leaves nodes with no more than `most`, and those it uses with no less than `least`, if there is one
-// and it is better than the one found before.
-bool TierSearch::try_leaving(const ClusterState& state, std::int32_t nodes, std::int32_t least, std::int32_t most, bool found,
-                             std::vector<Part>& out) {
+// Writes the best way that leaves nodes with no more than `most`, and those it uses with no less than `least`, if there
+// is one and it is better than the one found before.
+bool TierSearch::try_leaving(const ClusterState& state, std::int32_t nodes, std::int32_t least, std::int32_t most,
+                             bool found, std::vector<Part>& out) {
     slots_ = all_slots_;
     least_left_ = least;
     most_left_ = most;
@@ -114,11 +120,13 @@ bool TierSearch::try_leaving(const ClusterState& state, std::int32_t nodes, std:
 }
 
 std::int32_t TierSearch::gathered_above(std::int32_t empty) const {
-    const auto count = std::count_if(all_slots_.begin(), all_slots_.end(), [&](const Slot& slot) { return slot.empty > empty; });
+    const auto count =
+        std::count_if(all_slots_.begin(), all_slots_.end(), [&](const Slot& slot) { return slot.empty > empty; });
     return static_cast<std::int32_t>(count) + (empty < size_ ? static_cast<std::int32_t>(full_.size()) : 0);
 }
 
-// The nodes that a way on so many nodes can consist of. False if there is no such way; true does not say that there is one.
+// The nodes that a way on so many nodes can consist of. False if there is no such way; true does not say that there is
+// one.
 bool TierSearch::gather(const ClusterState& state, const Demand& demand, const Pool& pool, std::int32_t nodes) {
     full_.clear();
     slots_.clear();

@@ -14,14 +14,14 @@
 #include <optional>
 
 #include "base/index.hpp"
-#include "python/bindings_shared.hpp"
-#include "cluster/job_table.hpp"
 #include "base/rng.hpp"
-#include "simulator/schedule.hpp"
-#include "simulator/run.hpp"
-#include "simulator/snapshot.hpp"
-#include "simulator/checked_simulator.hpp"
+#include "cluster/job_table.hpp"
 #include "metrics/timeline.hpp"
+#include "python/bindings_shared.hpp"
+#include "simulator/checked_simulator.hpp"
+#include "simulator/run.hpp"
+#include "simulator/schedule.hpp"
+#include "simulator/snapshot.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -68,9 +68,9 @@ void call_scores(nb::handle function, const QueueColumns& columns, std::span<dou
     std::copy_n(array.data(), array.size(), scores.begin());
 }
 
-std::shared_ptr<BoundPolicy> make_policy(const std::string& order, const std::string& backfill, const std::string& placement,
-                                         double express_t0_s, double express_k, nb::object scores,
-                                         double order_parameter) {
+std::shared_ptr<BoundPolicy> make_policy(const std::string& order, const std::string& backfill,
+                                         const std::string& placement, double express_t0_s, double express_k,
+                                         nb::object scores, double order_parameter) {
     auto bound = std::make_shared<BoundPolicy>();
     bound->policy.backfill = backfill_from_name(backfill);
     bound->policy.placement = placement_from_name(placement);
@@ -96,8 +96,9 @@ std::vector<PastJob> past_jobs(const Past& past) {
     return jobs;
 }
 
-nb::dict run(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const BoundPolicy& policy,
-             std::shared_ptr<const Settings> settings, const nb::object& progress, const Past& past) {
+nb::dict run(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
+             const BoundPolicy& policy, std::shared_ptr<const Settings> settings, const nb::object& progress,
+             const Past& past) {
     const Progress report = progress_to(progress);
     const std::vector<PastJob> finished = past_jobs(past);
     ScheduleArrays arrays;
@@ -118,71 +119,100 @@ Out<double> draws(std::int64_t count, Draw draw_one) {
 
 void bind_random(nb::module_& m) {
     m.def("draw", &draw, "seed"_a, "stream"_a, "a"_a, "b"_a);
-    m.def("uniforms", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
-        return draws(count, [=](std::uint64_t i) { return uniform(seed, stream, i, 0); });
-    }, "seed"_a, "stream"_a, "count"_a);
-    m.def("normals", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
-        return draws(count, [=](std::uint64_t i) { return normal(seed, stream, i, 0); });
-    }, "seed"_a, "stream"_a, "count"_a);
-    m.def("exponentials", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
-        return draws(count, [=](std::uint64_t i) { return exponential(seed, stream, i, 0); });
-    }, "seed"_a, "stream"_a, "count"_a);
-    m.def("lognormals", [](std::uint64_t seed, std::uint64_t stream, std::int64_t count, double mu, double sigma) {
-        return draws(count, [=](std::uint64_t i) { return std::exp(mu + sigma * normal(seed, stream, i, 0)); });
-    }, "seed"_a, "stream"_a, "count"_a, "mu"_a, "sigma"_a);
-    m.def("noisy_estimates", [](const In<Time>& duration_us, const In<std::int64_t>& row, std::uint64_t seed, double sigma) {
-        return to_numpy(noisy_estimates(view(duration_us), view(row), seed, sigma));
-    }, "duration_us"_a, "row"_a, "seed"_a, "sigma"_a);
+    m.def(
+        "uniforms",
+        [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
+            return draws(count, [=](std::uint64_t i) { return uniform(seed, stream, i, 0); });
+        },
+        "seed"_a, "stream"_a, "count"_a);
+    m.def(
+        "normals",
+        [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
+            return draws(count, [=](std::uint64_t i) { return normal(seed, stream, i, 0); });
+        },
+        "seed"_a, "stream"_a, "count"_a);
+    m.def(
+        "exponentials",
+        [](std::uint64_t seed, std::uint64_t stream, std::int64_t count) {
+            return draws(count, [=](std::uint64_t i) { return exponential(seed, stream, i, 0); });
+        },
+        "seed"_a, "stream"_a, "count"_a);
+    m.def(
+        "lognormals",
+        [](std::uint64_t seed, std::uint64_t stream, std::int64_t count, double mu, double sigma) {
+            return draws(count, [=](std::uint64_t i) { return std::exp(mu + sigma * normal(seed, stream, i, 0)); });
+        },
+        "seed"_a, "stream"_a, "count"_a, "mu"_a, "sigma"_a);
+    m.def(
+        "noisy_estimates",
+        [](const In<Time>& duration_us, const In<std::int64_t>& row, std::uint64_t seed, double sigma) {
+            return to_numpy(noisy_estimates(view(duration_us), view(row), seed, sigma));
+        },
+        "duration_us"_a, "row"_a, "seed"_a, "sigma"_a);
 }
 
 void bind_inputs(nb::module_& m) {
     nb::class_<ClusterSpec>(m, "ClusterSpec")
-        .def("__init__", [](ClusterSpec* self, const In<std::int32_t>& type, const In<std::int32_t>& gpus, const In<std::int64_t>& cpus,
-                            const In<std::int64_t>& memory_mib, const In<std::int32_t>& owner, const In<double>& type_speed,
-                            bool track_gpus, const std::optional<In<double>>& node_idle_w, const std::optional<In<double>>& type_idle_w,
-                            const std::optional<In<double>>& type_peak_w) {
-            new (self) ClusterSpec({.type = view(type), .gpus = view(gpus), .cpus = view(cpus), .memory_mib = view(memory_mib), .owner = view(owner)},
-                                   view(type_speed), track_gpus,
-                                   {.node_idle_w = view(node_idle_w), .type_idle_w = view(type_idle_w), .type_peak_w = view(type_peak_w)});
-        }, "type"_a, "gpus"_a, "cpus"_a, "memory_mib"_a, "owner"_a, "type_speed"_a, "track_gpus"_a, "node_idle_w"_a = nb::none(),
-           "type_idle_w"_a = nb::none(), "type_peak_w"_a = nb::none())
-        .def_prop_ro("pool", [](const ClusterSpec& s) { return to_numpy(s.pool); }, nb::rv_policy::automatic)
+        .def(
+            "__init__",
+            [](ClusterSpec* self, const In<std::int32_t>& type, const In<std::int32_t>& gpus,
+               const In<std::int64_t>& cpus, const In<std::int64_t>& memory_mib, const In<std::int32_t>& owner,
+               const In<double>& type_speed, bool track_gpus, const std::optional<In<double>>& node_idle_w,
+               const std::optional<In<double>>& type_idle_w, const std::optional<In<double>>& type_peak_w) {
+                new (self) ClusterSpec({.type = view(type),
+                                        .gpus = view(gpus),
+                                        .cpus = view(cpus),
+                                        .memory_mib = view(memory_mib),
+                                        .owner = view(owner)},
+                                       view(type_speed), track_gpus,
+                                       {.node_idle_w = view(node_idle_w),
+                                        .type_idle_w = view(type_idle_w),
+                                        .type_peak_w = view(type_peak_w)});
+            },
+            "type"_a, "gpus"_a, "cpus"_a, "memory_mib"_a, "owner"_a, "type_speed"_a, "track_gpus"_a,
+            "node_idle_w"_a = nb::none(), "type_idle_w"_a = nb::none(), "type_peak_w"_a = nb::none())
+        .def_prop_ro(
+            "pool", [](const ClusterSpec& s) { return to_numpy(s.pool); }, nb::rv_policy::automatic)
         .def_prop_ro("idle_w", [](const ClusterSpec& s) { return static_cast<double>(s.idle_mw) / 1000.0; })
         .def_prop_ro("queues", [](const ClusterSpec& s) { return s.queues; });
 
     nb::class_<JobTable>(m, "JobTable")
-        .def("__init__", [](JobTable* self, const ClusterSpec& cluster, const In<Time>& submit_us, const In<Time>& duration_us,
-                            const In<Time>& estimate_us, const In<std::int32_t>& gpus, const std::optional<In<std::int32_t>>& gpu_milli,
-                            const std::optional<In<std::int64_t>>& cpus, const std::optional<In<std::int64_t>>& memory_mib,
-                            const std::optional<In<std::int32_t>>& queue, const std::optional<In<std::int32_t>>& type_set,
-                            const std::optional<In<double>>& priority, const std::optional<In<Time>>& deadline_us,
-                            const std::optional<In<std::int32_t>>& user, const std::optional<In<std::int32_t>>& group,
-                            const std::optional<In<std::int64_t>>& row, std::vector<std::vector<std::int32_t>> type_sets,
-                            std::int32_t users, std::int32_t groups, double origin_s, Time epoch_us) {
-            new (self) JobTable(make_jobs(cluster, {.submit_us = view(submit_us),
-                                                    .duration_us = view(duration_us),
-                                                    .estimate_us = view(estimate_us),
-                                                    .gpus = view(gpus),
-                                                    .gpu_milli = view(gpu_milli),
-                                                    .cpus = view(cpus),
-                                                    .memory_mib = view(memory_mib),
-                                                    .queue = view(queue),
-                                                    .type_set = view(type_set),
-                                                    .priority = view(priority),
-                                                    .deadline_us = view(deadline_us),
-                                                    .user = view(user),
-                                                    .group = view(group),
-                                                    .row = view(row),
-                                                    .type_sets = std::move(type_sets),
-                                                    .users = users,
-                                                    .groups = groups,
-                                                    .origin_s = origin_s,
-                                                    .epoch_us = epoch_us}));
-        }, "cluster"_a, "submit_us"_a, "duration_us"_a, "estimate_us"_a, "gpus"_a, "gpu_milli"_a = nb::none(), "cpus"_a = nb::none(),
-           "memory_mib"_a = nb::none(), "queue"_a = nb::none(), "type_set"_a = nb::none(), "priority"_a = nb::none(),
-           "deadline_us"_a = nb::none(), "user"_a = nb::none(), "group"_a = nb::none(), "row"_a = nb::none(),
-           "type_sets"_a = std::vector<std::vector<std::int32_t>>(), "users"_a = 1, "groups"_a = 1, "origin_s"_a = 0.0,
-           "epoch_us"_a = 0)
+        .def(
+            "__init__",
+            [](JobTable* self, const ClusterSpec& cluster, const In<Time>& submit_us, const In<Time>& duration_us,
+               const In<Time>& estimate_us, const In<std::int32_t>& gpus,
+               const std::optional<In<std::int32_t>>& gpu_milli, const std::optional<In<std::int64_t>>& cpus,
+               const std::optional<In<std::int64_t>>& memory_mib, const std::optional<In<std::int32_t>>& queue,
+               const std::optional<In<std::int32_t>>& type_set, const std::optional<In<double>>& priority,
+               const std::optional<In<Time>>& deadline_us, const std::optional<In<std::int32_t>>& user,
+               const std::optional<In<std::int32_t>>& group, const std::optional<In<std::int64_t>>& row,
+               std::vector<std::vector<std::int32_t>> type_sets, std::int32_t users, std::int32_t groups,
+               double origin_s, Time epoch_us) {
+                new (self) JobTable(make_jobs(cluster, {.submit_us = view(submit_us),
+                                                        .duration_us = view(duration_us),
+                                                        .estimate_us = view(estimate_us),
+                                                        .gpus = view(gpus),
+                                                        .gpu_milli = view(gpu_milli),
+                                                        .cpus = view(cpus),
+                                                        .memory_mib = view(memory_mib),
+                                                        .queue = view(queue),
+                                                        .type_set = view(type_set),
+                                                        .priority = view(priority),
+                                                        .deadline_us = view(deadline_us),
+                                                        .user = view(user),
+                                                        .group = view(group),
+                                                        .row = view(row),
+                                                        .type_sets = std::move(type_sets),
+                                                        .users = users,
+                                                        .groups = groups,
+                                                        .origin_s = origin_s,
+                                                        .epoch_us = epoch_us}));
+            },
+            "cluster"_a, "submit_us"_a, "duration_us"_a, "estimate_us"_a, "gpus"_a, "gpu_milli"_a = nb::none(),
+            "cpus"_a = nb::none(), "memory_mib"_a = nb::none(), "queue"_a = nb::none(), "type_set"_a = nb::none(),
+            "priority"_a = nb::none(), "deadline_us"_a = nb::none(), "user"_a = nb::none(), "group"_a = nb::none(),
+            "row"_a = nb::none(), "type_sets"_a = std::vector<std::vector<std::int32_t>>(), "users"_a = 1,
+            "groups"_a = 1, "origin_s"_a = 0.0, "epoch_us"_a = 0)
         .def("__len__", &JobTable::size);
 
     nb::class_<Settings>(m, "Settings")
@@ -194,9 +224,13 @@ void bind_inputs(nb::module_& m) {
         .def_rw("predict", &Settings::predict)
         .def_rw("user_weight", &Settings::user_weight)
         .def_rw("group_weight", &Settings::group_weight)
-        .def("set_multifactor", [](Settings& s, double age, double size, double fair_share, double priority, double max_age_s) {
-            s.multifactor = {.age = age, .size = size, .fair_share = fair_share, .priority = priority, .max_age_s = max_age_s};
-        }, "age"_a, "size"_a, "fair_share"_a, "priority"_a, "max_age_s"_a)
+        .def(
+            "set_multifactor",
+            [](Settings& s, double age, double size, double fair_share, double priority, double max_age_s) {
+                s.multifactor = {
+                    .age = age, .size = size, .fair_share = fair_share, .priority = priority, .max_age_s = max_age_s};
+            },
+            "age"_a, "size"_a, "fair_share"_a, "priority"_a, "max_age_s"_a)
         .def_rw("quota_milli", &Settings::quota_milli)
         .def_rw("quota_of_group", &Settings::quota_of_group)
         .def_rw("quota_borrowing", &Settings::quota_borrowing)
@@ -216,30 +250,41 @@ void bind_inputs(nb::module_& m) {
         .def_rw("power_cap_mw", &Settings::power_cap_mw);
 
     nb::class_<BoundPolicy>(m, "Policy")
-        .def(nb::new_(&make_policy), "order"_a, "backfill"_a, "placement"_a, "express_t0_s"_a = 1.0, "express_k"_a = 0.0,
-             "scores"_a = nb::none(), "order_parameter"_a = 1.0);
+        .def(nb::new_(&make_policy), "order"_a, "backfill"_a, "placement"_a, "express_t0_s"_a = 1.0,
+             "express_k"_a = 0.0, "scores"_a = nb::none(), "order_parameter"_a = 1.0);
 }
 
 void bind_simulation(nb::module_& m) {
     nb::class_<CheckedSimulator>(m, "CheckedSimulator")
-        .def("__init__", [](CheckedSimulator* self, std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
-                            std::shared_ptr<const Settings> settings, const Past& past) {
-            new (self) CheckedSimulator(std::move(cluster), std::move(jobs), std::move(settings), past_jobs(past));
-        }, "cluster"_a, "jobs"_a, "settings"_a, "past"_a = Past())
+        .def(
+            "__init__",
+            [](CheckedSimulator* self, std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
+               std::shared_ptr<const Settings> settings, const Past& past) {
+                new (self) CheckedSimulator(std::move(cluster), std::move(jobs), std::move(settings), past_jobs(past));
+            },
+            "cluster"_a, "jobs"_a, "settings"_a, "past"_a = Past())
         .def("advance", &CheckedSimulator::advance)
         .def_prop_ro("now_s", [](const CheckedSimulator& s) { return seconds(s.simulator().view().now_us); })
         .def_prop_ro("finished", [](const CheckedSimulator& s) { return s.simulator().finished(); })
-        .def_prop_ro("waiting", [](const CheckedSimulator& s) { return to_numpy(s.simulator().waiting()); }, nb::rv_policy::automatic)
-        .def("has_finished", [](const CheckedSimulator& s, JobId job) { return s.simulator().has_finished(job); }, "job"_a)
+        .def_prop_ro(
+            "waiting", [](const CheckedSimulator& s) { return to_numpy(s.simulator().waiting()); },
+            nb::rv_policy::automatic)
+        .def(
+            "has_finished", [](const CheckedSimulator& s, JobId job) { return s.simulator().has_finished(job); },
+            "job"_a)
         .def("snapshot", &CheckedSimulator::snapshot)
         .def("apply", &CheckedSimulator::apply, "decision"_a)
         .def("schedule", [](const CheckedSimulator& s) { return to_dict(schedule_of(s.simulator())); });
 
-    m.def("simulate", &run, "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "progress"_a = nb::none(), "past"_a = Past());
-    m.def("never_placeable", [](std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, const std::string& placement,
-                                std::int64_t power_cap_mw) {
-        return to_numpy(never_placeable(std::move(cluster), jobs, placement_from_name(placement), power_cap_mw));
-    }, "cluster"_a, "jobs"_a, "placement"_a, "power_cap_mw"_a = INT64_MAX);
+    m.def("simulate", &run, "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "progress"_a = nb::none(),
+          "past"_a = Past());
+    m.def(
+        "never_placeable",
+        [](std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, const std::string& placement,
+           std::int64_t power_cap_mw) {
+            return to_numpy(never_placeable(std::move(cluster), jobs, placement_from_name(placement), power_cap_mw));
+        },
+        "cluster"_a, "jobs"_a, "placement"_a, "power_cap_mw"_a = INT64_MAX);
     m.def("orders", [] {
         nb::list orders;
         for (const OrderTraits& order : kOrders) orders.append(to_dict(order));
@@ -248,32 +293,38 @@ void bind_simulation(nb::module_& m) {
 }
 
 void bind_timeline(nb::module_& m) {
-    m.def("time_means", [](const In<Time>& start_us, const In<Time>& end_us, const In<std::int64_t>& node_offset,
-                           const In<std::int32_t>& node, const In<std::int32_t>& node_gpus, const In<std::int32_t>& gpu_index,
-                           const In<std::int32_t>& gpu_milli, const In<std::int32_t>& node_size, Time from_us, Time to_us) {
-        TimeMeans means;
-        {
-            nb::gil_scoped_release release;
-            means = time_means({.start_us = view(start_us),
-                                .end_us = view(end_us),
-                                .node_offset = view(node_offset),
-                                .node = view(node),
-                                .node_gpus = view(node_gpus),
-                                .gpu_index = view(gpu_index),
-                                .gpu_milli = view(gpu_milli)},
-                               view(node_size), from_us, to_us);
-        }
-        return nb::make_tuple(means.load_imbalance, means.fragmentation, to_numpy(std::move(means.shared_busy_us)));
-    }, "start_us"_a, "end_us"_a, "node_offset"_a, "node"_a, "node_gpus"_a, "gpu_index"_a, "gpu_milli"_a, "node_size"_a, "from_us"_a,
-       "to_us"_a);
-    m.def("users_active", [](const In<std::int32_t>& user, const In<Time>& submit_us, const In<Time>& end_us) {
-        std::vector<std::int32_t> active;
-        {
-            nb::gil_scoped_release release;
-            active = users_active(view(user), view(submit_us), view(end_us));
-        }
-        return to_numpy(std::move(active));
-    }, "user"_a, "submit_us"_a, "end_us"_a);
+    m.def(
+        "time_means",
+        [](const In<Time>& start_us, const In<Time>& end_us, const In<std::int64_t>& node_offset,
+           const In<std::int32_t>& node, const In<std::int32_t>& node_gpus, const In<std::int32_t>& gpu_index,
+           const In<std::int32_t>& gpu_milli, const In<std::int32_t>& node_size, Time from_us, Time to_us) {
+            TimeMeans means;
+            {
+                nb::gil_scoped_release release;
+                means = time_means({.start_us = view(start_us),
+                                    .end_us = view(end_us),
+                                    .node_offset = view(node_offset),
+                                    .node = view(node),
+                                    .node_gpus = view(node_gpus),
+                                    .gpu_index = view(gpu_index),
+                                    .gpu_milli = view(gpu_milli)},
+                                   view(node_size), from_us, to_us);
+            }
+            return nb::make_tuple(means.load_imbalance, means.fragmentation, to_numpy(std::move(means.shared_busy_us)));
+        },
+        "start_us"_a, "end_us"_a, "node_offset"_a, "node"_a, "node_gpus"_a, "gpu_index"_a, "gpu_milli"_a, "node_size"_a,
+        "from_us"_a, "to_us"_a);
+    m.def(
+        "users_active",
+        [](const In<std::int32_t>& user, const In<Time>& submit_us, const In<Time>& end_us) {
+            std::vector<std::int32_t> active;
+            {
+                nb::gil_scoped_release release;
+                active = users_active(view(user), view(submit_us), view(end_us));
+            }
+            return to_numpy(std::move(active));
+        },
+        "user"_a, "submit_us"_a, "end_us"_a);
 }
 
 }  // namespace
@@ -291,6 +342,7 @@ NB_MODULE(_core, m) {
     gpuyard::bind_timeline(m);
     gpuyard::bind_env(m);
     gpuyard::bind_learn(m);
-    nanobind::module_ testing = m.def_submodule("testing", "Parts of the core by themselves, for tests that compare them with another implementation.");
+    nanobind::module_ testing = m.def_submodule(
+        "testing", "Parts of the core by themselves, for tests that compare them with another implementation.");
     gpuyard::bind_testing(testing);
 }

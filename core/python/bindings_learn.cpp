@@ -7,10 +7,10 @@
 #include <string>
 
 #include "base/index.hpp"
-#include "python/bindings_shared.hpp"
 #include "env/network_policy.hpp"
-#include "network/network.hpp"
 #include "env/rollout.hpp"
+#include "network/network.hpp"
+#include "python/bindings_shared.hpp"
 
 namespace gpuyard {
 
@@ -72,11 +72,13 @@ struct BoundNetwork {
 
     // The first of `count` environments.
     template <class Mask>
-    NetworkInput input(const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const Mask& mask, std::size_t count = 1) const {
+    NetworkInput input(const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const Mask& mask,
+                       std::size_t count = 1) const {
         const NetworkSizes& sizes = network->sizes();
         const auto check = [&](std::size_t has, std::size_t expected, const char* name) {
             if (has != count * expected)
-                throw std::invalid_argument(std::string(name) + " has " + std::to_string(has) + " entries; expected " + std::to_string(count * expected));
+                throw std::invalid_argument(std::string(name) + " has " + std::to_string(has) + " entries; expected " +
+                                            std::to_string(count * expected));
         };
         check(jobs.size(), sizes.rows * sizes.job_columns, "jobs");
         check(nodes.size(), sizes.tokens * sizes.node_columns, "nodes");
@@ -93,32 +95,48 @@ nb::object shaped(std::vector<T> values, std::initializer_list<std::size_t> shap
     return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), shape, owner));
 }
 
-nb::tuple forward_batch(BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const MaskBatch& masks) {
+nb::tuple forward_batch(BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals,
+                        const MaskBatch& masks) {
     const std::size_t count = masks.shape(0);
     const NetworkSizes& sizes = self.network->sizes();
     std::vector<float> logits(count * sizes.actions), values(count);
-    self.network->forward_batch(self.input(jobs, nodes, globals, masks, count), count, logits.data(), values.data(), self.scratch);
+    self.network->forward_batch(self.input(jobs, nodes, globals, masks, count), count, logits.data(), values.data(),
+                                self.scratch);
     return nb::make_tuple(shaped(std::move(logits), {count, sizes.actions}), to_numpy(std::move(values)));
 }
 
 void bind_network(nb::module_& m) {
     nb::class_<BoundNetwork>(m, "Network")
-        .def("__init__", [](BoundNetwork* self, const nb::dict& config, const nb::dict& sizes, const nb::dict& tensors, const std::string& kernels) {
-            auto network = Network::make(settings_of(config), sizes_of(sizes), tensors_of(tensors), kernels);
-            new (self) BoundNetwork{std::move(network), {}};
-        }, "config"_a, "sizes"_a, "tensors"_a, "kernels"_a = "auto")
-        .def("forward", [](BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const MaskArray& mask) {
-            std::vector<float> logits(self.network->sizes().actions);
-            float value = 0.0F;
-            self.network->forward(self.input(jobs, nodes, globals, mask), logits.data(), &value, self.scratch);
-            return nb::make_tuple(to_numpy(std::move(logits)), value);
-        }, "jobs"_a, "nodes"_a, "globals"_a, "mask"_a)
-        .def("forward_batch", [](BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const MaskBatch& masks) {
-            return forward_batch(self, jobs, nodes, globals, masks);
-        }, "jobs"_a, "nodes"_a, "globals"_a, "masks"_a)
-        .def("choose", [](BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals, const MaskArray& mask) {
-            return self.network->choose(self.input(jobs, nodes, globals, mask), self.scratch);
-        }, "jobs"_a, "nodes"_a, "globals"_a, "mask"_a);
+        .def(
+            "__init__",
+            [](BoundNetwork* self, const nb::dict& config, const nb::dict& sizes, const nb::dict& tensors,
+               const std::string& kernels) {
+                auto network = Network::make(settings_of(config), sizes_of(sizes), tensors_of(tensors), kernels);
+                new (self) BoundNetwork{std::move(network), {}};
+            },
+            "config"_a, "sizes"_a, "tensors"_a, "kernels"_a = "auto")
+        .def(
+            "forward",
+            [](BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals,
+               const MaskArray& mask) {
+                std::vector<float> logits(self.network->sizes().actions);
+                float value = 0.0F;
+                self.network->forward(self.input(jobs, nodes, globals, mask), logits.data(), &value, self.scratch);
+                return nb::make_tuple(to_numpy(std::move(logits)), value);
+            },
+            "jobs"_a, "nodes"_a, "globals"_a, "mask"_a)
+        .def(
+            "forward_batch",
+            [](BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals,
+               const MaskBatch& masks) { return forward_batch(self, jobs, nodes, globals, masks); },
+            "jobs"_a, "nodes"_a, "globals"_a, "masks"_a)
+        .def(
+            "choose",
+            [](BoundNetwork& self, const FloatArray& jobs, const FloatArray& nodes, const FloatArray& globals,
+               const MaskArray& mask) {
+                return self.network->choose(self.input(jobs, nodes, globals, mask), self.scratch);
+            },
+            "jobs"_a, "nodes"_a, "globals"_a, "mask"_a);
 }
 
 // --- Episodes -----------------------------------------------------------------------------------------------
@@ -139,8 +157,10 @@ bool interrupted_by_user() {
     return PyErr_CheckSignals() != 0;
 }
 
-// Metrics [choosers, episodes, names], returns and lengths [choosers, episodes]; without the first axis if there is but one by itself.
-nb::tuple run_all(Rollouts& rollouts, const std::vector<GivenEpisode>& given, const std::vector<Chooser>& choosers, bool alone) {
+// Metrics [choosers, episodes, names], returns and lengths [choosers, episodes]; without the first axis if there is but
+// one by itself.
+nb::tuple run_all(Rollouts& rollouts, const std::vector<GivenEpisode>& given, const std::vector<Chooser>& choosers,
+                  bool alone) {
     const std::vector<Episode> episodes = episodes_of(given);
     for (const Chooser& chooser : choosers)
         if (chooser.network != nullptr) check_suits(*chooser.network, rollouts.spec());
@@ -150,37 +170,48 @@ nb::tuple run_all(Rollouts& rollouts, const std::vector<GivenEpisode>& given, co
     bool finished = false;
     {
         nb::gil_scoped_release release;
-        finished = rollouts.run(episodes, choosers, {metrics.data(), returns.data(), lengths.data()}, interrupted_by_user);
+        finished =
+            rollouts.run(episodes, choosers, {metrics.data(), returns.data(), lengths.data()}, interrupted_by_user);
     }
     if (!finished) throw nb::python_error();
     const std::size_t c = choosers.size(), n = episodes.size();
     if (alone)
         return nb::make_tuple(shaped(std::move(metrics), {n, kEpisodeMetrics.size()}), shaped(std::move(returns), {n}),
                               shaped(std::move(lengths), {n}));
-    return nb::make_tuple(shaped(std::move(metrics), {c, n, kEpisodeMetrics.size()}), shaped(std::move(returns), {c, n}),
-                          shaped(std::move(lengths), {c, n}));
+    return nb::make_tuple(shaped(std::move(metrics), {c, n, kEpisodeMetrics.size()}),
+                          shaped(std::move(returns), {c, n}), shaped(std::move(lengths), {c, n}));
 }
 
 void bind_rollouts(nb::module_& m) {
     nb::class_<Rollouts>(m, "Rollouts")
         .def(nb::init<std::shared_ptr<const EnvSpec>, std::size_t>(), "spec"_a, "threads"_a)
-        .def("run", [](Rollouts& self, const std::vector<GivenEpisode>& episodes, const BoundNetwork& network) {
-            return run_all(self, episodes, {{network.network.get(), nullptr}}, true);
-        }, "episodes"_a, "chooser"_a)
-        .def("run", [](Rollouts& self, const std::vector<GivenEpisode>& episodes, const BoundPolicy& policy) {
-            return run_all(self, episodes, {{nullptr, &policy.policy}}, true);
-        }, "episodes"_a, "chooser"_a)
-        .def("run_many", [](Rollouts& self, const std::vector<GivenEpisode>& episodes, const std::vector<const BoundNetwork*>& networks) {
-            std::vector<Chooser> choosers;
-            for (const BoundNetwork* network : networks) choosers.push_back({network->network.get(), nullptr});
-            return run_all(self, episodes, choosers, false);
-        }, "episodes"_a, "networks"_a);
+        .def(
+            "run",
+            [](Rollouts& self, const std::vector<GivenEpisode>& episodes, const BoundNetwork& network) {
+                return run_all(self, episodes, {{network.network.get(), nullptr}}, true);
+            },
+            "episodes"_a, "chooser"_a)
+        .def(
+            "run",
+            [](Rollouts& self, const std::vector<GivenEpisode>& episodes, const BoundPolicy& policy) {
+                return run_all(self, episodes, {{nullptr, &policy.policy}}, true);
+            },
+            "episodes"_a, "chooser"_a)
+        .def(
+            "run_many",
+            [](Rollouts& self, const std::vector<GivenEpisode>& episodes,
+               const std::vector<const BoundNetwork*>& networks) {
+                std::vector<Chooser> choosers;
+                for (const BoundNetwork* network : networks) choosers.push_back({network->network.get(), nullptr});
+                return run_all(self, episodes, choosers, false);
+            },
+            "episodes"_a, "networks"_a);
 }
 
 // --- Networks as policies -----------------------------------------------------------------------------------
 
-nb::dict replay_from(std::shared_ptr<const EnvSpec> spec, std::shared_ptr<const EpisodeTable> table, const BoundNetwork& network,
-                     const nb::object& progress, std::int64_t first) {
+nb::dict replay_from(std::shared_ptr<const EnvSpec> spec, std::shared_ptr<const EpisodeTable> table,
+                     const BoundNetwork& network, const nb::object& progress, std::int64_t first) {
     if (first < 0 || first >= table->jobs->size()) throw std::invalid_argument("there is no such first job");
     const Progress report = progress_to(progress);
     ScheduleArrays arrays;
@@ -193,23 +224,33 @@ nb::dict replay_from(std::shared_ptr<const EnvSpec> spec, std::shared_ptr<const 
 
 void bind_policies(nb::module_& m) {
     m.def("replay", &replay_from, "spec"_a, "table"_a, "network"_a, "progress"_a = nb::none(), "first"_a = 0);
-    m.def("decide_by_network", [](const Snapshot& snapshot, const EnvSpec& spec, const BoundNetwork& network) {
-        return decide(snapshot, spec, *network.network);
-    }, "snapshot"_a, "spec"_a, "network"_a);
-    m.def("time_decisions", [](std::shared_ptr<const EnvSpec> spec, std::shared_ptr<const EpisodeTable> table, const BoundNetwork& network,
-                               std::size_t count) {
-        DecisionTimes times;
-        {
-            nb::gil_scoped_release release;
-            times = time_decisions(std::move(spec), {table, 0, table->jobs->size(), 0}, *network.network, count);
-        }
-        return nb::make_tuple(to_numpy(std::move(times.decide_us)), to_numpy(std::move(times.step_us)), to_numpy(std::move(times.waiting)));
-    }, "spec"_a, "table"_a, "network"_a, "count"_a);
-    m.def("observed_sizes", [](const Snapshot& snapshot, const std::string& tokens) {
-        const ClusterSpec& cluster = snapshot.state.spec();
-        return std::tuple(Occupancy::rows_for(cluster, from_name(kTokens, tokens, "kind of tokens")), cluster.pools.size(),
-                          as_index(cluster.total_gpus), cluster.node_count());
-    }, "snapshot"_a, "tokens"_a);
+    m.def(
+        "decide_by_network",
+        [](const Snapshot& snapshot, const EnvSpec& spec, const BoundNetwork& network) {
+            return decide(snapshot, spec, *network.network);
+        },
+        "snapshot"_a, "spec"_a, "network"_a);
+    m.def(
+        "time_decisions",
+        [](std::shared_ptr<const EnvSpec> spec, std::shared_ptr<const EpisodeTable> table, const BoundNetwork& network,
+           std::size_t count) {
+            DecisionTimes times;
+            {
+                nb::gil_scoped_release release;
+                times = time_decisions(std::move(spec), {table, 0, table->jobs->size(), 0}, *network.network, count);
+            }
+            return nb::make_tuple(to_numpy(std::move(times.decide_us)), to_numpy(std::move(times.step_us)),
+                                  to_numpy(std::move(times.waiting)));
+        },
+        "spec"_a, "table"_a, "network"_a, "count"_a);
+    m.def(
+        "observed_sizes",
+        [](const Snapshot& snapshot, const std::string& tokens) {
+            const ClusterSpec& cluster = snapshot.state.spec();
+            return std::tuple(Occupancy::rows_for(cluster, from_name(kTokens, tokens, "kind of tokens")),
+                              cluster.pools.size(), as_index(cluster.total_gpus), cluster.node_count());
+        },
+        "snapshot"_a, "tokens"_a);
 }
 
 }  // namespace

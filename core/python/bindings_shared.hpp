@@ -53,7 +53,9 @@ auto column(const std::vector<Row>& rows, Field field) {
     return to_numpy(std::move(values));
 }
 
-inline double seconds_or_nan(Time us) { return us == kEndless ? std::numeric_limits<double>::quiet_NaN() : seconds(us); }
+inline double seconds_or_nan(Time us) {
+    return us == kEndless ? std::numeric_limits<double>::quiet_NaN() : seconds(us);
+}
 
 // A policy, and the Python function it may call. The function outlives every call that uses the policy.
 struct BoundPolicy {

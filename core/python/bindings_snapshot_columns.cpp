@@ -27,11 +27,12 @@ struct Table {
         return columns.contains(name) ? get<T>(name) : std::span<const T>();
     }
     NeedColumns needs() const {
-        return {get<std::int32_t>("gpus"), get<std::int32_t>("gpu_milli"), get<std::int32_t>("queue"),
-                get<std::int32_t>("type_set"), get<std::int64_t>("cpus"), get<std::int64_t>("memory_mib")};
+        return {get<std::int32_t>("gpus"),     get<std::int32_t>("gpu_milli"), get<std::int32_t>("queue"),
+                get<std::int32_t>("type_set"), get<std::int64_t>("cpus"),      get<std::int64_t>("memory_mib")};
     }
     PartColumns parts() const {
-        return {get<std::int64_t>("node_offset"), get<std::int32_t>("node"), get<std::int32_t>("node_gpus"), get_if<std::uint64_t>("gpu_mask")};
+        return {get<std::int64_t>("node_offset"), get<std::int32_t>("node"), get<std::int32_t>("node_gpus"),
+                get_if<std::uint64_t>("gpu_mask")};
     }
 };
 
@@ -70,8 +71,8 @@ SnapshotColumns::Running running_of(const Table& t) {
             .parts = t.parts()};
 }
 
-Snapshot make_snapshot(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const Settings> settings, const nb::dict& tables,
-                       std::vector<std::vector<std::int32_t>> type_sets) {
+Snapshot make_snapshot(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const Settings> settings,
+                       const nb::dict& tables, std::vector<std::vector<std::int32_t>> type_sets) {
     const auto table = [&](const char* name) { return Table{nb::cast<nb::dict>(tables[name])}; };
     const nb::dict moment = nb::cast<nb::dict>(tables["moment"]);
     const Table nodes = table("nodes"), users = table("users"), groups = table("groups"), plan = table("reservations");
@@ -79,8 +80,8 @@ Snapshot make_snapshot(std::shared_ptr<const ClusterSpec> cluster, std::shared_p
     SnapshotColumns columns{
         .queue = queue_of(table("queue")),
         .running = running_of(table("running")),
-        .nodes = {nodes.get<std::uint8_t>("down"), nodes.get<std::int32_t>("promised"), nodes.get<Time>("idle_since_us"),
-                  nodes.get<Time>("awake_at_us")},
+        .nodes = {nodes.get<std::uint8_t>("down"), nodes.get<std::int32_t>("promised"),
+                  nodes.get<Time>("idle_since_us"), nodes.get<Time>("awake_at_us")},
         .users = {users.get<double>("usage"), users.get<Time>("updated_us")},
         .groups = {groups.get<double>("usage"), groups.get<Time>("updated_us")},
         .plan = {plan.get<JobId>("job"), plan.get<Time>("begin_us"), plan.get<Time>("end_us"), plan.parts()},
@@ -121,7 +122,9 @@ std::vector<std::int32_t> types_of(const Demand& demand, const ClusterSpec& spec
 
 template <class Job>
 void put_needs(nb::dict& d, const Snapshot& s, const std::vector<Job>& jobs) {
-    const auto put = [&](const char* name, auto field) { d[name] = column(jobs, [&](const Job& j) { return field(s.demand(j.demand)); }); };
+    const auto put = [&](const char* name, auto field) {
+        d[name] = column(jobs, [&](const Job& j) { return field(s.demand(j.demand)); });
+    };
     put("gpus", [](const Demand& demand) { return demand.gpus; });
     put("gpu_milli", [](const Demand& demand) { return demand.gpu_milli; });
     put("cpus", [](const Demand& demand) { return demand.cpus; });
@@ -240,7 +243,8 @@ nb::dict columns_of(const Snapshot& s) {
     plan["job"] = column(s.reservations, [](const Reservation& r) { return r.job; });
     plan["begin_us"] = column(s.reservations, [](const Reservation& r) { return r.begin_us; });
     plan["end_us"] = column(s.reservations, [](const Reservation& r) { return r.end_us; });
-    put_parts(plan, s.reservations, s.state.spec().track_gpus, [](const Reservation& r) { return std::span<const Part>(r.parts); });
+    put_parts(plan, s.reservations, s.state.spec().track_gpus,
+              [](const Reservation& r) { return std::span<const Part>(r.parts); });
     tables["reservations"] = plan;
     queues["finished_early"] = to_numpy(s.finished_early);
     tables["queues"] = queues;

@@ -46,8 +46,8 @@ struct Accounts {
     }
 
     // A job begins (+1) or ceases (-1) to hold what it asked for.
-    void enter(Time now_us, const Settings& settings, const Demand& demand, std::int32_t user_number, std::int32_t group_number,
-               std::int64_t sign, Needs needs = {true, true, false}) {
+    void enter(Time now_us, const Settings& settings, const Demand& demand, std::int32_t user_number,
+               std::int32_t group_number, std::int64_t sign, Needs needs = {true, true, false}) {
         const auto user = as_index(user_number), group = as_index(group_number);
         const std::int64_t milli = sign * demand.total_milli();
         if (needs.usage) {

@@ -24,8 +24,10 @@ ClusterState CheckedSimulator::room_for(const Start& start) const {
     for (auto victim = start.stops.begin(); victim != start.stops.end(); ++victim) {
         const std::string name = "job " + std::to_string(*victim);
         if (std::find(start.stops.begin(), victim, *victim) != victim) fail(start, name + " is to be stopped twice");
-        const auto found = std::find_if(view.active.begin(), view.active.end(), [&](const ActiveJob& job) { return job.job == *victim; });
-        if (found == view.active.end() || found->state != RunState::running) fail(start, name + " does not run and cannot be stopped");
+        const auto found = std::find_if(view.active.begin(), view.active.end(),
+                                        [&](const ActiveJob& job) { return job.job == *victim; });
+        if (found == view.active.end() || found->state != RunState::running)
+            fail(start, name + " does not run and cannot be stopped");
         if (!found->may_stop(view.now_us, simulator_.settings().min_run_us))
             fail(start, name + " has run for less than min_run_s and cannot be stopped");
         const Demand& demand = view.demand(found->demand);
@@ -52,7 +54,8 @@ std::vector<Part> CheckedSimulator::checked_parts(const Start& start) const {
         const bool cpu_only = demand.kind == DemandKind::cpu_only;
         if (cpu_only ? part.gpus != 0 : part.gpus < 1) fail(start, "a bad number of GPUs on " + node);
         const std::int32_t share = cpu_only ? 1 : part.gpus;
-        if (state.free_cpus(part.node) < demand.cpus_for(share) || state.free_memory(part.node) < demand.memory_for(share))
+        if (state.free_cpus(part.node) < demand.cpus_for(share) ||
+            state.free_memory(part.node) < demand.memory_for(share))
             fail(start, node + " lacks CPUs or memory");
         if (demand.kind == DemandKind::shared) {
             const std::int32_t gpu = state.fullest_gpu(part.node, demand.gpu_milli);
@@ -64,9 +67,11 @@ std::vector<Part> CheckedSimulator::checked_parts(const Start& start) const {
         }
         gpus += part.gpus;
     }
-    if (gpus != demand.gpus || (demand.gpus == 0 && parts.size() != 1)) fail(start, "a gang starts whole or not at all");
+    if (gpus != demand.gpus || (demand.gpus == 0 && parts.size() != 1))
+        fail(start, "a gang starts whole or not at all");
     const std::int64_t cap = simulator_.settings().power_cap_mw;
-    if (cap != INT64_MAX && spec.idle_mw + state.busy_mw() + state.extra_mw(demand, parts) > cap) fail(start, "it exceeds the power cap");
+    if (cap != INT64_MAX && spec.idle_mw + state.busy_mw() + state.extra_mw(demand, parts) > cap)
+        fail(start, "it exceeds the power cap");
     return parts;
 }
 

@@ -1,4 +1,5 @@
-// A full simulator driven from outside: advance, look at the snapshot, apply a decision, of which every start is checked.
+// A full simulator driven from outside: advance, look at the snapshot, apply a decision, of which every start is
+// checked.
 #pragma once
 
 #include "simulator/full_simulator.hpp"
@@ -13,7 +14,8 @@ public:
 
     bool advance() { return simulator_.next_instant(); }
     Snapshot snapshot() const { return simulator_.snapshot(); }
-    // Checks each start (queued, allowed nodes, whole gang, free or made free) and makes it; on an error none after it is made.
+    // Checks each start (queued, allowed nodes, whole gang, free or made free) and makes it; on an error none after it
+    // is made.
     void apply(const Decision& decision);
 
     const FullSimulator& simulator() const { return simulator_; }

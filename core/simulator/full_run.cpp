@@ -21,7 +21,8 @@ void run_policy(FullSimulator& simulator, const Policy& policy, const Progress& 
     ProgressClock clock(progress);
     while (simulator.next_instant()) {
         // A plan has to follow what happens also while nobody waits.
-        if (!simulator.waiting().empty() || policy.backfill == Backfill::conservative) simulator.apply(native.decide(false));
+        if (!simulator.waiting().empty() || policy.backfill == Backfill::conservative)
+            simulator.apply(native.decide(false));
         clock.instant(simulator.finished());
     }
     simulator.set_listener(nullptr);

@@ -11,7 +11,10 @@ namespace gpuyard {
 
 FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
                              std::shared_ptr<const Settings> settings, Needs needs, std::span<const PastJob> past)
-    : jobs_(std::move(jobs)), settings_(std::move(settings)), needs_(needs), view_(ClusterState(cluster)) {
+    : jobs_(std::move(jobs)),
+      settings_(std::move(settings)),
+      needs_(needs),
+      view_(ClusterState(cluster)) {
     const std::size_t count = jobs_->submit_us.size();
     const std::size_t nodes = cluster->node_count();
     view_.origin_s = jobs_->origin_s;
@@ -23,7 +26,8 @@ FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::sh
     view_.power = {std::vector<std::int32_t>(nodes, 0), std::vector<Time>(nodes, 0), std::vector<Time>(nodes, 0)};
     view_.instant = ~std::uint64_t{0};  // the first instant is 0
     state_.assign(count, JobState::unborn);
-    for (auto* column : {&done_us_, &attained_us_, &promoted_us_, &queued_us_, &left_queue_us_, &prediction_us_}) column->assign(count, 0);
+    for (auto* column : {&done_us_, &attained_us_, &promoted_us_, &queued_us_, &left_queue_us_, &prediction_us_})
+        column->assign(count, 0);
     for (auto* column : {&active_at_, &run_at_, &promise_at_}) column->assign(count, kNone);
     backfilled_.assign(count, 0);
     began_.assign(count, 0);
@@ -42,7 +46,8 @@ FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::sh
 }
 
 Time FullSimulator::draw_time(std::uint64_t stream, std::int32_t node, Time mean_us) const {
-    const double e = exponential(settings_->seed, stream, static_cast<std::uint64_t>(node), failures_of_node_[as_index(node)]);
+    const double e =
+        exponential(settings_->seed, stream, static_cast<std::uint64_t>(node), failures_of_node_[as_index(node)]);
     const double us = std::nearbyint(static_cast<double>(mean_us) * e);
     return std::max(Time{1}, static_cast<Time>(us));
 }
@@ -61,7 +66,8 @@ bool FullSimulator::stale(const Event& event) const {
 
 // Whether jobs wait, and nothing will ever happen that could change what can start.
 bool FullSimulator::stuck() const {
-    return next_arrival_ == jobs_->submit_us.size() && view_.active.empty() && promised_ == 0 && nodes_down_ == 0 && wake_us_ == kEndless;
+    return next_arrival_ == jobs_->submit_us.size() && view_.active.empty() && promised_ == 0 && nodes_down_ == 0 &&
+           wake_us_ == kEndless;
 }
 
 Time FullSimulator::next_time() {
@@ -78,7 +84,8 @@ Time FullSimulator::next_time() {
 bool FullSimulator::next_instant() {
     const Time next = next_time();
     if (next == kEndless) return false;
-    if (next > kLatest) throw std::overflow_error("the simulated time exceeds the simulator's clock (2^62 microseconds)");
+    if (next > kLatest)
+        throw std::overflow_error("the simulated time exceeds the simulator's clock (2^62 microseconds)");
     view_.now_us = next;
     ++view_.instant;
     view_.nodes_changed = false;

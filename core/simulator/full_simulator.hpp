@@ -1,5 +1,5 @@
-// The simulator with everything: jobs that stop and resume, nodes that fail and sleep. docs/contract/simulator.md, sections 7 and 14 to 19.
-// Plain policies on plain clusters are run by the LeanSimulator (lean_simulator.hpp).
+// The simulator with everything: jobs that stop and resume, nodes that fail and sleep. docs/contract/simulator.md,
+// sections 7 and 14 to 19. Plain policies on plain clusters are run by the LeanSimulator (lean_simulator.hpp).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/index.hpp"
-#include "simulator/history.hpp"
 #include "base/job.hpp"
+#include "simulator/history.hpp"
 #include "simulator/snapshot.hpp"
 
 namespace gpuyard {
@@ -19,7 +19,8 @@ enum class RunEnding : std::uint8_t { completed = 0, timeout = 1, stopped = 2, f
 
 struct Run {
     JobId job = -1;
-    Time taken_us = -1, begin_us = -1, stop_us = -1, released_us = -1;  // -1: not yet; begin -1 at the end: it never began
+    Time taken_us = -1, begin_us = -1, stop_us = -1,
+         released_us = -1;  // -1: not yet; begin -1 at the end: it never began
     Time restore_us = 0, lost_us = 0;
     RunEnding ending = RunEnding::completed;
     std::size_t first_part = 0;
@@ -74,7 +75,9 @@ public:
 
     const std::vector<Run>& runs() const { return runs_; }
     const std::vector<std::uint8_t>& backfilled() const { return backfilled_; }
-    std::span<const Part> parts_of(const Run& run) const { return std::span(view_.parts).subspan(run.first_part, run.part_count); }
+    std::span<const Part> parts_of(const Run& run) const {
+        return std::span(view_.parts).subspan(run.first_part, run.part_count);
+    }
     // Until `end_us`, which must not be before now.
     std::vector<Downtime> downtime(Time end_us) const;
 
@@ -149,10 +152,10 @@ private:
     std::vector<Promise> promises_;
     std::vector<std::int64_t> live_promises_;  // those that are valid, ascending
     std::int64_t idle_failures_ = 0;           // of nodes, since a job last started or finished
-    std::vector<Downtime> down_;           // to_us -1 while down
+    std::vector<Downtime> down_;               // to_us -1 while down
     std::int32_t nodes_down_ = 0;
-    std::int64_t promised_ = 0;            // jobs
-    Time wake_us_ = kEndless;              // when the policy wants to decide again
+    std::int64_t promised_ = 0;  // jobs
+    Time wake_us_ = kEndless;    // when the policy wants to decide again
 };
 
 }  // namespace gpuyard

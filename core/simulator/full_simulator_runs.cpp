@@ -3,8 +3,8 @@
 #include <string>
 
 #include "base/index.hpp"
-#include "simulator/full_simulator.hpp"
 #include "base/rng.hpp"
+#include "simulator/full_simulator.hpp"
 
 namespace gpuyard {
 
@@ -42,7 +42,8 @@ void FullSimulator::apply(const Decision& decision) {
         Time effect = view_.now_us + 1;
         for (const JobId victim : start.stops)
             effect = std::max(effect, view_.now_us + settings_->checkpoint_of(jobs_->demand_of(as_index(victim))));
-        if (state_[i] == JobState::stopping) effect = run_of(start.job).released_us;  // moved: it begins when its stop takes effect
+        if (state_[i] == JobState::stopping)
+            effect = run_of(start.job).released_us;  // moved: it begins when its stop takes effect
         for (const JobId victim : start.stops) stop(victim, effect);
         promise(start.job, std::move(allocation), std::max(effect, awake_time(start.parts)));
     }
@@ -237,9 +238,10 @@ void FullSimulator::fail_node(std::int32_t node) {
         if (state_[as_index(job)] == JobState::promised) enter_queue(job);
     }
     if (++idle_failures_ > kMostIdleFailures && !waiting_.empty())
-        throw std::runtime_error("job " + std::to_string(waiting_.front()) + " waits, and nothing has started or finished over " +
-                                 std::to_string(kMostIdleFailures) +
-                                 " node failures: so many nodes as it needs may never be up together; let nodes fail less or repair faster");
+        throw std::runtime_error(
+            "job " + std::to_string(waiting_.front()) + " waits, and nothing has started or finished over " +
+            std::to_string(kMostIdleFailures) +
+            " node failures: so many nodes as it needs may never be up together; let nodes fail less or repair faster");
     view_.state.take_offline(node);
     view_.nodes_changed = true;
     ++nodes_down_;

@@ -1,4 +1,5 @@
-// What finished jobs tell about those to come: docs/contract/simulator.md, section 19 (predictions) and section 8 (Gittins index).
+// What finished jobs tell about those to come: docs/contract/simulator.md, section 19 (predictions) and section 8
+// (Gittins index).
 #pragma once
 
 #include <array>
@@ -45,7 +46,9 @@ public:
     // Several finished jobs of one bucket, their GPU time together.
     void add(std::int64_t total_gpu_s, std::int64_t jobs);
     std::int64_t count(std::int32_t bucket) const { return count_[static_cast<std::size_t>(bucket)]; }
-    std::int64_t total_gpu_s(std::int32_t bucket) const { return static_cast<std::int64_t>(sum_[static_cast<std::size_t>(bucket)]); }
+    std::int64_t total_gpu_s(std::int32_t bucket) const {
+        return static_cast<std::int64_t>(sum_[static_cast<std::size_t>(bucket)]);
+    }
     // The index of a job that has attained this much.
     double index(std::int64_t gpu_s) const;
 
@@ -58,7 +61,7 @@ private:
     std::array<Wide, kBuckets> sum_{};
     std::int32_t last_ = -1;  // the highest bucket that is not empty
     std::uint64_t version_ = 1;
-    mutable std::array<double, kBuckets> index_{};          // as of the version in computed_
+    mutable std::array<double, kBuckets> index_{};  // as of the version in computed_
     mutable std::array<std::uint64_t, kBuckets> computed_{};
 };
 

@@ -17,7 +17,8 @@ std::vector<std::int32_t> sorted_by(const std::vector<Key>& key, std::vector<std
         std::int32_t job;
     };
     std::vector<Entry> entries(jobs.size());
-    std::transform(jobs.begin(), jobs.end(), entries.begin(), [&](std::int32_t job) { return Entry{key[as_index(job)], job}; });
+    std::transform(jobs.begin(), jobs.end(), entries.begin(),
+                   [&](std::int32_t job) { return Entry{key[as_index(job)], job}; });
     std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.key < b.key; });
     std::transform(entries.begin(), entries.end(), jobs.begin(), [](const Entry& e) { return e.job; });
     return jobs;
@@ -33,7 +34,11 @@ std::vector<std::int32_t> order_of_arrival(const LeanSimulator& simulator) {
 
 std::vector<std::int32_t> static_order(const LeanSimulator& simulator, const Policy& policy) {
     if (policy.order == Order::fifo || !traits_of(policy.order).is_static()) return {};
-    const Moment moment{.now_us = 0, .instant = 0, .seed = 0, .origin_s = simulator.jobs().origin_s, .order_parameter = policy.order_parameter};
+    const Moment moment{.now_us = 0,
+                        .instant = 0,
+                        .seed = 0,
+                        .origin_s = simulator.jobs().origin_s,
+                        .order_parameter = policy.order_parameter};
     std::vector<double> scores(simulator.jobs().submit_us.size());
     for (std::size_t i = 0; i < scores.size(); ++i)
         scores[i] = score(policy.order, simulator.scored(static_cast<JobId>(i), 0.0), moment);

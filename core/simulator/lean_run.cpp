@@ -6,9 +6,9 @@
 #include <stdexcept>
 
 #include "base/index.hpp"
+#include "policy/scan_pass.hpp"
 #include "simulator/job_order.hpp"
 #include "simulator/pending_queue.hpp"
-#include "policy/scan_pass.hpp"
 
 namespace gpuyard {
 
@@ -16,7 +16,9 @@ namespace {
 
 constexpr std::size_t kMostClasses = 1024;  // of a queue, to be searched class by class
 
-bool is_easy(const Policy& policy) { return policy.backfill == Backfill::easy || policy.backfill == Backfill::easy_sjf; }
+bool is_easy(const Policy& policy) {
+    return policy.backfill == Backfill::easy || policy.backfill == Backfill::easy_sjf;
+}
 
 // A class of waiting jobs with one demand: they fit or do not fit together, at one allocation.
 struct JobClass {
@@ -32,14 +34,14 @@ struct QueueRun {
 
     std::vector<JobClass> classes;  // if searched by class
     bool by_class = false;
-    std::size_t group = 0;          // of all its jobs, if not searched by class
+    std::size_t group = 0;  // of all its jobs, if not searched by class
     std::vector<std::int32_t> demands;
-    std::int64_t waiting = 0;       // jobs
+    std::int64_t waiting = 0;  // jobs
     std::size_t waiting_demands = 0;
-    bool touched = false;           // something happened to it since its last pass
-    Rank blocked_rank = kNoRank;    // strict: nothing that ranks behind can start until a job finishes
+    bool touched = false;         // something happened to it since its last pass
+    Rank blocked_rank = kNoRank;  // strict: nothing that ranks behind can start until a job finishes
     Shadow shadow;
-    JobId shadow_head = -1;         // the job the shadow was computed for; -1 = not valid
+    JobId shadow_head = -1;  // the job the shadow was computed for; -1 = not valid
 };
 
 class LeanRun {
@@ -58,7 +60,8 @@ public:
     bool within_quota(const Candidate&) const { return true; }
     bool make_room(const Candidate&, bool) const { return false; }
     Time expected_end_at(const Candidate& candidate, const Allocation& allocation) const {
-        return expected_end(simulator_.now(), allocation.run_time(candidate.estimate_us, simulator_.settings().locality_penalty));
+        return expected_end(simulator_.now(),
+                            allocation.run_time(candidate.estimate_us, simulator_.settings().locality_penalty));
     }
     void start(const Candidate& candidate, const Allocation& allocation, bool backfilled) {
         start(candidate.job, allocation, backfilled);
@@ -104,7 +107,7 @@ private:
     std::vector<std::int32_t> group_of_;
     PendingQueue pending_;
     QueueRun* current_ = nullptr;
-    const Demand* shadow_demand_ = nullptr;  // of the head, while a pass fills behind it
+    const Demand* shadow_demand_ = nullptr;    // of the head, while a pass fills behind it
     std::optional<PendingQueue> by_estimate_;  // if easy-sjf is searched by class
     std::vector<std::int64_t> waiting_of_;     // jobs, by demand
     // Scanning passes.
@@ -126,8 +129,9 @@ LeanRun::LeanRun(LeanSimulator& simulator, const Policy& policy)
       makes_room_(std::any_of(simulator.jobs().demands.begin(), simulator.jobs().demands.end(),
                               [&](const Demand& d) { return starts_may_make_room(policy.placement, d); })),
       static_order_(traits_of(policy.order).is_static()),
-      // A random placement differs from job to job, and behind the head easy-sjf has an order in which jobs that were passed
-      // over before the head cannot be told apart. Where starts make room, a class that does not fit may fit later in a pass.
+      // A random placement differs from job to job, and behind the head easy-sjf has an order in which jobs that were
+      // passed over before the head cannot be told apart. Where starts make room, a class that does not fit may fit
+      // later in a pass.
       searches_by_class_(static_order_ && policy.placement != Placement::random && !makes_room_ &&
                          !(policy.backfill == Backfill::easy_sjf && gated())),
       queues_(as_index(simulator.state().spec().queues), QueueRun(simulator.state().shared_spec())),
@@ -195,9 +199,9 @@ void LeanRun::arrived(JobId job) {
 
 bool LeanRun::needs_pass(const QueueRun& queue) const {
     if (queue.waiting == 0) return false;
-    // Scores that change with time may change the order at any instant; overdue jobs may move the shadow time. Else only events
-    // matter to a queue, and the starts of its last pass: those may move where a job that was tried before them would go. So may,
-    // for `fgd`, arrivals in any queue.
+    // Scores that change with time may change the order at any instant; overdue jobs may move the shadow time. Else
+    // only events matter to a queue, and the starts of its last pass: those may move where a job that was tried before
+    // them would go. So may, for `fgd`, arrivals in any queue.
     return queue.touched || !static_order_ || (is_easy(policy_) && queue.shadow.time() < simulator_.now()) ||
            (policy_.placement == Placement::fgd && place_matters());
 }
@@ -209,8 +213,8 @@ void LeanRun::start(JobId job, const Allocation& allocation, bool backfilled) {
     --current_->waiting;
     current_->touched = place_matters() || makes_room_;
     if (--waiting_of_[as_index(simulator_.jobs().demand[as_index(job)])] == 0) --current_->waiting_demands;
-    // A backfilled job is in the shadow already; one that ranks before the head is not. Where starts make room, the head may now
-    // be placeable before the shadow time.
+    // A backfilled job is in the shadow already; one that ranks before the head is not. Where starts make room, the
+    // head may now be placeable before the shadow time.
     if (!backfilled || makes_room_) current_->shadow_head = -1;
 }
 
@@ -310,8 +314,8 @@ void LeanRun::try_class(JobClass& c, Rank cursor) {
     if (c.fits) find_candidate(c, cursor);
 }
 
-// Starts whatever may start behind `cursor`, in order. Behind a head every start is a backfilled one; else those are that rank
-// behind a job that did not fit, the first of which is `blocker`.
+// Starts whatever may start behind `cursor`, in order. Behind a head every start is a backfilled one; else those are
+// that rank behind a job that did not fit, the first of which is `blocker`.
 void LeanRun::fill(QueueRun& queue, Rank cursor, Rank blocker) {
     bool first_round = true;
     for (;;) {
@@ -322,7 +326,8 @@ void LeanRun::fill(QueueRun& queue, Rank cursor, Rank blocker) {
                 c.fits = false;
                 continue;
             }
-            if (shadow_demand_ != nullptr && best != nullptr && filling_order().next(c.group, cursor).rank > best->candidate.rank) {
+            if (shadow_demand_ != nullptr && best != nullptr &&
+                filling_order().next(c.group, cursor).rank > best->candidate.rank) {
                 c.fits = true;  // it may: it cannot be best, and is not tried
                 continue;
             }
@@ -392,7 +397,8 @@ void LeanRun::rank_by_score(const QueueRun& queue) {
     if (from_outside) score_from_outside(policy_, columns, scores_);
     by_score_.resize(candidates_.size());
     std::iota(by_score_.begin(), by_score_.end(), std::size_t{0});
-    std::make_heap(by_score_.begin(), by_score_.end(), [&](std::size_t a, std::size_t b) { return ranks_behind(a, b); });
+    std::make_heap(by_score_.begin(), by_score_.end(),
+                   [&](std::size_t a, std::size_t b) { return ranks_behind(a, b); });
 }
 
 // Whether any waiting job fits at all, where that is cheaper to know than the order.

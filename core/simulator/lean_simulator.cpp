@@ -8,9 +8,12 @@
 
 namespace gpuyard {
 
-LeanSimulator::LeanSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Settings& settings,
-                     Tracking tracking)
-    : jobs_(std::move(jobs)), settings_(settings), tracking_(tracking), state_(cluster) {
+LeanSimulator::LeanSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
+                             const Settings& settings, Tracking tracking)
+    : jobs_(std::move(jobs)),
+      settings_(settings),
+      tracking_(tracking),
+      state_(cluster) {
     clear_record();
 }
 
@@ -68,7 +71,8 @@ void LeanSimulator::start(JobId job, const Allocation& allocation, bool backfill
             record_.ending[i] = static_cast<std::uint8_t>(Ending::timeout);
         }
     }
-    if (now_us_ > kLatest - run) throw std::overflow_error("the simulated time exceeds the simulator's clock (2^62 microseconds)");
+    if (now_us_ > kLatest - run)
+        throw std::overflow_error("the simulated time exceeds the simulator's clock (2^62 microseconds)");
     record_.start_us[i] = now_us_;
     record_.end_us[i] = now_us_ + run;
     record_.backfilled[i] = backfilled ? 1 : 0;
@@ -80,10 +84,10 @@ void LeanSimulator::start(JobId job, const Allocation& allocation, bool backfill
         const Time expected = allocation.run_time(jobs_->estimate_us[i], settings_.locality_penalty);
         expected_end_us_[i] = expected_end(now_us_, expected);
         running_[as_index(demand.queue)].insert({.expected_end_us = expected_end_us_[i],
-                                                  .job = job,
-                                                  .demand = jobs_->demand[i],
-                                                  .part_count = record_.part_count[i],
-                                                  .first_part = parts_.size()});
+                                                 .job = job,
+                                                 .demand = jobs_->demand[i],
+                                                 .part_count = record_.part_count[i],
+                                                 .first_part = parts_.size()});
     }
     if (!usage_.empty())
         usage_[as_index(jobs_->user_of(i))].change(now_us_, settings_.usage_half_life_s, demand.total_milli());

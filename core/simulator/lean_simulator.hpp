@@ -1,5 +1,6 @@
-// Time, events and the record of what happened where every job runs once and nodes are always up: docs/contract/simulator.md, section 7.
-// Policies are elsewhere; they call `start`. Everything else is in full_simulator.hpp.
+// Time, events and the record of what happened where every job runs once and nodes are always up:
+// docs/contract/simulator.md, section 7. Policies are elsewhere; they call `start`. Everything else is in
+// full_simulator.hpp.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +9,12 @@
 #include <vector>
 
 #include "base/index.hpp"
-#include "policy/backfill.hpp"
-#include "cluster/cluster.hpp"
-#include "simulator/event_queue.hpp"
 #include "base/job.hpp"
+#include "cluster/cluster.hpp"
+#include "policy/backfill.hpp"
 #include "policy/order.hpp"
 #include "policy/policy.hpp"
+#include "simulator/event_queue.hpp"
 
 namespace gpuyard {
 
@@ -27,8 +28,8 @@ struct Tracking {
 
 class LeanSimulator {
 public:
-    LeanSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Settings& settings,
-              Tracking tracking);
+    LeanSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
+                  const Settings& settings, Tracking tracking);
     LeanSimulator(const LeanSimulator&) = delete;
     LeanSimulator& operator=(const LeanSimulator&) = delete;
 
@@ -41,10 +42,10 @@ public:
     const JobTable& jobs() const { return *jobs_; }
     const Settings& settings() const { return settings_; }
     const ClusterState& state() const { return state_; }
-    Moment moment() const { return {.now_us = now_us_, .instant = instant_, .seed = settings_.seed, .origin_s = jobs_->origin_s}; }
-    Running running(std::int32_t queue) const {
-        return {running_[as_index(queue)], parts_, jobs_->demands};
+    Moment moment() const {
+        return {.now_us = now_us_, .instant = instant_, .seed = settings_.seed, .origin_s = jobs_->origin_s};
     }
+    Running running(std::int32_t queue) const { return {running_[as_index(queue)], parts_, jobs_->demands}; }
     double usage_of(std::int32_t user) const {
         return usage_.empty() ? 0.0 : usage_[as_index(user)].at(now_us_, settings_.usage_half_life_s);
     }
@@ -59,8 +60,8 @@ public:
     // Lets time pass up to `time`, before which nothing happens.
     void wait_until(Time time) { now_us_ = time; }
 
-    // Moves to the next instant: tells `handler` of each job that finishes (with its expected end) and of each that arrives.
-    // False when nothing is left to happen.
+    // Moves to the next instant: tells `handler` of each job that finishes (with its expected end) and of each that
+    // arrives. False when nothing is left to happen.
     template <class Handler>
     bool next_instant(Handler& handler) {
         const Time next = next_time();
@@ -113,9 +114,9 @@ private:
     std::int64_t finished_ = 0;
     Record record_;
     std::vector<Part> parts_;
-    std::vector<RunningJobs> running_;              // by queue, if tracked
-    std::vector<Time> expected_end_us_;             // by job, if running jobs are tracked
-    std::vector<DecayedUsage> usage_;               // by user, if tracked
+    std::vector<RunningJobs> running_;   // by queue, if tracked
+    std::vector<Time> expected_end_us_;  // by job, if running jobs are tracked
+    std::vector<DecayedUsage> usage_;    // by user, if tracked
 };
 
 }  // namespace gpuyard

@@ -35,7 +35,8 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot)
     for (std::size_t d = 0; d < snapshot.demands->size(); ++d)
         queues_[as_index((*snapshot.demands)[d].queue)].demands.push_back(static_cast<std::int32_t>(d));
     if (policy.backfill != Backfill::conservative) return;
-    const bool limited = std::any_of(snapshot.demands->begin(), snapshot.demands->end(), [](const Demand& d) { return d.limited; });
+    const bool limited =
+        std::any_of(snapshot.demands->begin(), snapshot.demands->end(), [](const Demand& d) { return d.limited; });
     for (std::size_t q = 0; q < queues_.size(); ++q)
         queues_[q].plan = std::make_unique<Reservations>(snapshot, static_cast<std::int32_t>(q), limited);
 }
@@ -152,7 +153,8 @@ void NativePolicy::watch(const Candidate& candidate) {
     const ClusterSpec& spec = state_.spec();
     for (const PoolOption& option : demand_of(candidate).pools) {
         watch_.free_milli += state_.pool_free_milli(option.pool);
-        for (const std::int32_t node : spec.pools[as_index(option.pool)].nodes) watch_.most_empty = std::max(watch_.most_empty, state_.empty(node));
+        for (const std::int32_t node : spec.pools[as_index(option.pool)].nodes)
+            watch_.most_empty = std::max(watch_.most_empty, state_.empty(node));
     }
 }
 
@@ -231,7 +233,8 @@ void NativePolicy::start(const Candidate& candidate, const Allocation& allocatio
     state_.hold(demand, allocation.parts);
     started_[candidate.place] = 1;
     if (!settings_.quota_milli.empty())
-        quota_held_milli_[as_index(settings_.quota_of_group[as_index(job_of((*order_)[candidate.place]).group)])] += demand.total_milli();
+        quota_held_milli_[as_index(settings_.quota_of_group[as_index(job_of((*order_)[candidate.place]).group)])] +=
+            demand.total_milli();
     decision_.starts.push_back({candidate.job, allocation.parts, backfilled, {}});
 }
 
@@ -246,9 +249,10 @@ bool NativePolicy::make_room(const Candidate& candidate, bool blocked) {
     if (!makes_room()) return false;
     std::uint8_t& none = no_room_[as_index(candidate.demand)];
     if (none) return false;
-    if (!room_maker_.make(state_, demand_of(candidate), candidate.row, (*order_)[candidate.place].score, placer_, asleep_, room_)) {
-        // Jobs that rank behind it have no more to take from. That does not follow where more room can hinder, nor for moves:
-        // there it matters where the rule happens to place the job.
+    if (!room_maker_.make(state_, demand_of(candidate), candidate.row, (*order_)[candidate.place].score, placer_,
+                          asleep_, room_)) {
+        // Jobs that rank behind it have no more to take from. That does not follow where more room can hinder, nor for
+        // moves: there it matters where the rule happens to place the job.
         if (placer_.needs_only_room() && !settings_.defragment) {
             none = 1;
             marked_no_room_.push_back(candidate.demand);
@@ -315,11 +319,13 @@ Explanation NativePolicy::explain(JobId job) {
         return why;
     }
     if (watch_.head != job) why.head = watch_.head;
-    if (why.head >= 0 && (policy_.backfill == Backfill::easy || policy_.backfill == Backfill::easy_sjf)) why.until_us = shadow_.time();
+    if (why.head >= 0 && (policy_.backfill == Backfill::easy || policy_.backfill == Backfill::easy_sjf))
+        why.until_us = shadow_.time();
     if (watch_.over_quota)
         why.verdict = Verdict::over_quota;
     else if (!watch_.tried)
-        why.verdict = policy_.backfill == Backfill::strict && watch_.head >= 0 ? Verdict::behind_head : Verdict::does_not_fit;
+        why.verdict =
+            policy_.backfill == Backfill::strict && watch_.head >= 0 ? Verdict::behind_head : Verdict::does_not_fit;
     else if (watch_.misfit || !placer_.placeable(state_, snapshot_.demand(found->demand)))
         why.verdict = Verdict::does_not_fit;
     else

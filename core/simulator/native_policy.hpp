@@ -1,15 +1,15 @@
-// The native policies on a full simulator or on a snapshot: which waiting jobs start now, where, and who makes room for them.
-// docs/contract/simulator.md, sections 8 to 11, 15, 17 and 18.
+// The native policies on a full simulator or on a snapshot: which waiting jobs start now, where, and who makes room for
+// them. docs/contract/simulator.md, sections 8 to 11, 15, 17 and 18.
 #pragma once
 
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
+#include "policy/scan_pass.hpp"
 #include "simulator/full_simulator.hpp"
 #include "simulator/preemption.hpp"
 #include "simulator/reservations.hpp"
-#include "policy/scan_pass.hpp"
 #include "simulator/snapshot.hpp"
 
 namespace gpuyard {
@@ -24,8 +24,8 @@ public:
     void entered(const QueuedJob& job) override;
     void left(JobId job) override;
 
-    // `snapshot` must be the one it was made for, brought up to date. The plan of `conservative` is its own from call to call
-    // unless it is told to take the snapshot's.
+    // `snapshot` must be the one it was made for, brought up to date. The plan of `conservative` is its own from call
+    // to call unless it is told to take the snapshot's.
     Decision decide(bool use_snapshots_plan);
     std::vector<JobId> ranked();
     // Every waiting job with its score, smaller first.
@@ -48,10 +48,12 @@ private:
         double score;
         JobId job;
         std::size_t slot;
-        bool operator<(const Entry& other) const { return score != other.score ? score < other.score : job < other.job; }
+        bool operator<(const Entry& other) const {
+            return score != other.score ? score < other.score : job < other.job;
+        }
     };
     struct Queue {
-        std::vector<Entry> entries;        // in order if scores are fixed while jobs wait, else by job
+        std::vector<Entry> entries;  // in order if scores are fixed while jobs wait, else by job
         std::size_t waiting_demands = 0;
         std::vector<std::int32_t> demands;  // all of the queue's
         std::unique_ptr<Reservations> plan;
@@ -100,7 +102,7 @@ private:
     std::vector<QueuedJob> slots_;
     std::vector<std::size_t> free_slots_;
     std::unordered_map<JobId, Entry> entry_of_;  // where to look for a job in its queue
-    std::vector<std::int64_t> waiting_of_;  // by demand
+    std::vector<std::int64_t> waiting_of_;       // by demand
     // Of the decision that is being made.
     Decision decision_;
     ClusterState state_;
@@ -109,25 +111,25 @@ private:
     bool borrowing_ = false;
     const std::vector<Entry>* order_ = nullptr;  // of the current queue
     std::vector<Entry> sorted_;
-    std::size_t sorted_until_ = 0;               // so many of them are in order, the others behind them
+    std::size_t sorted_until_ = 0;  // so many of them are in order, the others behind them
     std::size_t at_ = 0;
-    std::vector<std::uint8_t> started_;    // by place in order_
+    std::vector<std::uint8_t> started_;  // by place in order_
     std::vector<Scored> scored_;
     std::vector<double> scores_;
     std::vector<std::uint8_t> asleep_;
     std::vector<Time> awake_at_us_;
     std::vector<std::int64_t> quota_held_milli_;
-    std::vector<double> usage_;            // by user, as of the instant in usage_as_of_
+    std::vector<double> usage_;  // by user, as of the instant in usage_as_of_
     std::vector<std::uint64_t> usage_as_of_;
     double total_usage_ = 0.0, total_weight_ = 0.0;
     std::uint64_t total_as_of_ = ~std::uint64_t{0};
     Shadow shadow_;
-    RunningJobs running_;                  // of the current queue
+    RunningJobs running_;  // of the current queue
     std::vector<RunningJob> started_running_;
     std::vector<Part> running_parts_;
     std::vector<const QueuedJob*> planned_;
     std::vector<std::uint8_t> misfits_;
-    std::vector<std::uint8_t> no_room_;    // by demand, like misfits_
+    std::vector<std::uint8_t> no_room_;  // by demand, like misfits_
     std::vector<std::int32_t> marked_no_room_;
     std::vector<std::int32_t> marked_;
     Allocation allocation_;

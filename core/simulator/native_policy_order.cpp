@@ -90,8 +90,9 @@ void NativePolicy::add_dominant_shares(const Queue& queue) {
         const QueuedJob& job = job_of(queue.entries[i]);
         Holdings& user = asked[as_index(job.user)];
         user.add(snapshot_.demand(job.demand), 1);
-        scored_[i].dominant_share = std::max({share(user.milli, static_cast<std::int64_t>(spec.total_gpus) * 1000),
-                                              share(user.cpus, spec.given_cpus), share(user.memory_mib, spec.given_memory_mib)});
+        scored_[i].dominant_share =
+            std::max({share(user.milli, static_cast<std::int64_t>(spec.total_gpus) * 1000),
+                      share(user.cpus, spec.given_cpus), share(user.memory_mib, spec.given_memory_mib)});
     }
 }
 

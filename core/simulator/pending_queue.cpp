@@ -4,9 +4,11 @@
 
 namespace gpuyard {
 
-PendingQueue::PendingQueue(std::span<const std::int32_t> group_of, std::size_t groups, const std::vector<std::int32_t>& order,
-                           std::span<const Time> estimates)
-    : group_of_(group_of), estimates_(estimates), groups_(groups) {
+PendingQueue::PendingQueue(std::span<const std::int32_t> group_of, std::size_t groups,
+                           const std::vector<std::int32_t>& order, std::span<const Time> estimates)
+    : group_of_(group_of),
+      estimates_(estimates),
+      groups_(groups) {
     const std::size_t jobs = group_of.size();
     for (const std::int32_t group : group_of) ++groups_[as_index(group)].count;
     std::size_t words = 0, members = 0, leaves = 0;

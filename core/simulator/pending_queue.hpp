@@ -1,5 +1,5 @@
-// Waiting jobs in order of rank, in groups, for scores that do not change: the first of a group, or the first that is short
-// enough, is found without scanning the queue.
+// Waiting jobs in order of rank, in groups, for scores that do not change: the first of a group, or the first that is
+// short enough, is found without scanning the queue.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "base/index.hpp"
 #include "base/bit_tree.hpp"
+#include "base/index.hpp"
 #include "base/job.hpp"
 
 namespace gpuyard {
@@ -26,8 +26,8 @@ struct Ranked {
 
 class PendingQueue {
 public:
-    // `order` lists all jobs in order (empty: their own order); `group_of[job]` is below `groups`. With `estimates`, queries
-    // by estimate are possible.
+    // `order` lists all jobs in order (empty: their own order); `group_of[job]` is below `groups`. With `estimates`,
+    // queries by estimate are possible.
     PendingQueue(std::span<const std::int32_t> group_of, std::size_t groups, const std::vector<std::int32_t>& order,
                  std::span<const Time> estimates);
 
@@ -48,8 +48,8 @@ public:
         const Group& g = groups_[group];
         return ranked_at(g, g.shape.next(words_.data() + g.first_word, position_after(g, above)));
     }
-    // The same among jobs whose estimate satisfies `is_short`, which must hold for every estimate below one for which it
-    // holds, and not for kEndless.
+    // The same among jobs whose estimate satisfies `is_short`, which must hold for every estimate below one for which
+    // it holds, and not for kEndless.
     template <class IsShort>
     Ranked next_short(std::size_t group, Rank above, IsShort is_short) const {
         const Group& g = groups_[group];
@@ -90,7 +90,8 @@ private:
         if (above < 0) return 0;
         const auto begin = members_.begin() + static_cast<std::ptrdiff_t>(g.first_member);
         const auto end = begin + static_cast<std::ptrdiff_t>(g.count);
-        const auto found = std::upper_bound(begin, end, above, [](Rank rank, const Ranked& member) { return rank < member.rank; });
+        const auto found =
+            std::upper_bound(begin, end, above, [](Rank rank, const Ranked& member) { return rank < member.rank; });
         return as_index(found - begin);
     }
     void set(JobId job, bool waits);

@@ -26,7 +26,8 @@ void RoomMaker::collect() {
     heap_.clear();
     worst_.clear();
     for (std::size_t i = 0; i < snapshot_.active.size(); ++i)
-        if (demand_of(i).queue == queue_ && may_stop(active(i)) && !stopped_[i]) heap_.push_back({score_(active(i)), active(i).job, i});
+        if (demand_of(i).queue == queue_ && may_stop(active(i)) && !stopped_[i])
+            heap_.push_back({score_(active(i)), active(i).job, i});
     std::make_heap(heap_.begin(), heap_.end());
 }
 
@@ -46,10 +47,12 @@ bool RoomMaker::make(const ClusterState& state, const Demand& demand, std::int64
     out.stops.clear();
     out.moves = false;
     if (may_preempt_ && preempt(state, demand, row, score, placer, out)) return true;
-    return snapshot_.settings->defragment && demand.kind == DemandKind::whole && move_one(state, demand, row, placer, asleep, out);
+    return snapshot_.settings->defragment && demand.kind == DemandKind::whole &&
+           move_one(state, demand, row, placer, asleep, out);
 }
 
-bool RoomMaker::preempt(const ClusterState& state, const Demand& demand, std::int64_t row, double score, Placer& placer, Room& out) {
+bool RoomMaker::preempt(const ClusterState& state, const Demand& demand, std::int64_t row, double score, Placer& placer,
+                        Room& out) {
     if (!collected_) collect();
     if (victim(0) == nullptr || worst_.front().score <= score) return false;
     room_ = state;
@@ -86,7 +89,8 @@ bool RoomMaker::move_one(const ClusterState& state, const Demand& demand, std::i
         collected_movable_ = true;
         movable_.clear();
         for (std::size_t i = 0; i < snapshot_.active.size(); ++i)
-            if (demand_of(i).queue == queue_ && demand_of(i).kind == DemandKind::whole && active(i).part_count == 1 && may_stop(active(i)))
+            if (demand_of(i).queue == queue_ && demand_of(i).kind == DemandKind::whole && active(i).part_count == 1 &&
+                may_stop(active(i)))
                 movable_.push_back(i);
         std::sort(movable_.begin(), movable_.end(), [&](std::size_t a, std::size_t b) {
             return std::tuple(demand_of(a).gpus, active(a).job) < std::tuple(demand_of(b).gpus, active(b).job);

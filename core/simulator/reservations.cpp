@@ -6,7 +6,10 @@
 
 namespace gpuyard {
 
-Profile::Profile(std::shared_ptr<const ClusterSpec> spec, bool limited) : spec_(spec), limited_(limited), window_(spec) {}
+Profile::Profile(std::shared_ptr<const ClusterSpec> spec, bool limited)
+    : spec_(spec),
+      limited_(limited),
+      window_(spec) {}
 
 void Profile::build(const Snapshot& snapshot, std::int32_t queue) {
     for (Row& row : rows_) spare_.push_back(std::move(row));
@@ -15,12 +18,14 @@ void Profile::build(const Snapshot& snapshot, std::int32_t queue) {
     Row first;
     first.time_us = snapshot.now_us;
     first.pool_empty.resize(spec_->pools.size());
-    for (std::size_t pool = 0; pool < spec_->pools.size(); ++pool) first.pool_empty[pool] = snapshot.state.pool_empty(static_cast<std::int32_t>(pool));
+    for (std::size_t pool = 0; pool < spec_->pools.size(); ++pool)
+        first.pool_empty[pool] = snapshot.state.pool_empty(static_cast<std::int32_t>(pool));
     first.bucket_count.assign(spec_->buckets, 0);
     for (std::size_t i = 0; i < spec_->node_count(); ++i) {
         const auto node = static_cast<std::int32_t>(i);
         first.empty.push_back(snapshot.state.empty(node));
-        if (snapshot.state.available(node)) ++first.bucket_count[spec_->pools[as_index(spec_->pool[i])].first_bucket + as_index(first.empty.back())];
+        if (snapshot.state.available(node))
+            ++first.bucket_count[spec_->pools[as_index(spec_->pool[i])].first_bucket + as_index(first.empty.back())];
         if (!limited_) continue;
         first.cpus.push_back(snapshot.state.free_cpus(node));
         first.memory_mib.push_back(snapshot.state.free_memory(node));
@@ -29,7 +34,8 @@ void Profile::build(const Snapshot& snapshot, std::int32_t queue) {
     by_end_.clear();
     for (const ActiveJob& job : snapshot.active)
         if (snapshot.demand(job.demand).queue == queue && job.expected_end_us != kEndless) by_end_.push_back(&job);
-    std::sort(by_end_.begin(), by_end_.end(), [](const ActiveJob* a, const ActiveJob* b) { return a->expected_end_us < b->expected_end_us; });
+    std::sort(by_end_.begin(), by_end_.end(),
+              [](const ActiveJob* a, const ActiveJob* b) { return a->expected_end_us < b->expected_end_us; });
     for (const ActiveJob* job : by_end_) {
         const std::size_t at = row_at(std::max(job->expected_end_us, snapshot.now_us + 1));
         change_row(rows_[at], snapshot.demand(job->demand), snapshot.parts_of(*job), +1);
@@ -47,7 +53,8 @@ void Profile::advance(Time now_us) {
 
 // The row that begins at this time, made if there is none.
 std::size_t Profile::row_at(Time time_us) {
-    const auto found = std::lower_bound(rows_.begin(), rows_.end(), time_us, [](const Row& row, Time time) { return row.time_us < time; });
+    const auto found = std::lower_bound(rows_.begin(), rows_.end(), time_us,
+                                        [](const Row& row, Time time) { return row.time_us < time; });
     const auto at = as_index(found - rows_.begin());
     if (found != rows_.end() && found->time_us == time_us) return at;
     Row fresh;
@@ -75,8 +82,8 @@ void Profile::change(Time begin_us, Time end_us, const Demand& demand, std::span
     drop_if_idle(from);
 }
 
-// A row at which nothing begins or ends any more says what the one before it says. Were these kept, an order that changes
-// with every arrival would leave more of them behind with each plan it gives up.
+// A row at which nothing begins or ends any more says what the one before it says. Were these kept, an order that
+// changes with every arrival would leave more of them behind with each plan it gives up.
 void Profile::drop_if_idle(std::size_t at) {
     if (at == 0 || rows_[at].begins > 0 || rows_[at].ends > 0) return;
     spare_.push_back(std::move(rows_[at]));
@@ -177,18 +184,21 @@ Time Reservations::longest(const QueuedJob& job) const {
 }
 
 void Reservations::enter(const Reservation& entry) {
-    if (entry.begin_us != kEndless) profile_.hold(entry.begin_us, entry.end_us, snapshot_.demand(entry.demand), entry.parts);
+    if (entry.begin_us != kEndless)
+        profile_.hold(entry.begin_us, entry.end_us, snapshot_.demand(entry.demand), entry.parts);
 }
 
 void Reservations::give_up(const Reservation& entry) {
-    if (entry.begin_us != kEndless) profile_.release(entry.begin_us, entry.end_us, snapshot_.demand(entry.demand), entry.parts);
+    if (entry.begin_us != kEndless)
+        profile_.release(entry.begin_us, entry.end_us, snapshot_.demand(entry.demand), entry.parts);
 }
 
 void Reservations::make(Reservation& entry, const QueuedJob& job, Placer& placer) {
     entry = {job.job, job.demand, kEndless, kEndless, {}};
     entry.begin_us = profile_.find(longest(job), demand_of(job), job.row, placer, allocation_);
     if (entry.begin_us == kEndless) return;
-    entry.end_us = expected_end(entry.begin_us + restore_of(job), allocation_.run_time(left_of(job), snapshot_.settings->locality_penalty));
+    entry.end_us = expected_end(entry.begin_us + restore_of(job),
+                                allocation_.run_time(left_of(job), snapshot_.settings->locality_penalty));
     entry.parts = allocation_.parts;
     enter(entry);
 }
@@ -203,12 +213,14 @@ void Reservations::improve(Reservation& entry, const QueuedJob& job, Placer& pla
     enter(entry);
 }
 
-// While nobody holds a reservation for later, what is free only grows: a job that fits now fits for as long as it takes.
+// While nobody holds a reservation for later, what is free only grows: a job that fits now fits for as long as it
+// takes.
 bool Reservations::start_at_once(Reservation& entry, const QueuedJob& job, Placer& placer) {
     const Demand& demand = demand_of(job);
     if (!placer.place(now_, demand, job.row, allocation_)) return false;
     const Time now = snapshot_.now_us;
-    const Time end = expected_end(now + restore_of(job), allocation_.run_time(left_of(job), snapshot_.settings->locality_penalty));
+    const Time end =
+        expected_end(now + restore_of(job), allocation_.run_time(left_of(job), snapshot_.settings->locality_penalty));
     entry = {job.job, job.demand, now, end, allocation_.parts};
     now_.hold(demand, allocation_.parts);
     return true;
@@ -229,7 +241,8 @@ void Reservations::keep_common_beginning(std::span<const QueuedJob* const> order
 }
 
 const std::vector<Reservation>& Reservations::update(std::span<const QueuedJob* const> order, Placer& placer) {
-    const bool missed = std::any_of(plan_.begin(), plan_.end(), [&](const Reservation& r) { return r.begin_us < snapshot_.now_us; });
+    const bool missed =
+        std::any_of(plan_.begin(), plan_.end(), [&](const Reservation& r) { return r.begin_us < snapshot_.now_us; });
     const bool surprised = snapshot_.nodes_changed || missed || anyone_overdue();
     const bool early = snapshot_.finished_early[as_index(queue_)] != 0;
     if (surprised) plan_.clear();

@@ -1,4 +1,5 @@
-// The plan of `conservative`: who starts when and where if everything goes as expected. docs/contract/simulator.md, section 10.
+// The plan of `conservative`: who starts when and where if everything goes as expected. docs/contract/simulator.md,
+// section 10.
 #pragma once
 
 #include <span>
@@ -19,8 +20,12 @@ public:
     // Forgets what is before now.
     void advance(Time now_us);
 
-    void hold(Time begin_us, Time end_us, const Demand& demand, std::span<const Part> parts) { change(begin_us, end_us, demand, parts, -1); }
-    void release(Time begin_us, Time end_us, const Demand& demand, std::span<const Part> parts) { change(begin_us, end_us, demand, parts, +1); }
+    void hold(Time begin_us, Time end_us, const Demand& demand, std::span<const Part> parts) {
+        change(begin_us, end_us, demand, parts, -1);
+    }
+    void release(Time begin_us, Time end_us, const Demand& demand, std::span<const Part> parts) {
+        change(begin_us, end_us, demand, parts, +1);
+    }
 
     // The first time at which the job can be placed for `length_us` (kEndless: for good); kEndless if there is none.
     Time find(Time length_us, const Demand& demand, std::int64_t row, Placer& placer, Allocation& out);
@@ -28,9 +33,9 @@ public:
 private:
     struct Row {
         Time time_us;
-        std::int32_t ends = 0;                 // jobs and reservations that end here
-        std::int32_t begins = 0;               // reservations that begin here
-        std::vector<std::int32_t> empty;       // by node
+        std::int32_t ends = 0;            // jobs and reservations that end here
+        std::int32_t begins = 0;          // reservations that begin here
+        std::vector<std::int32_t> empty;  // by node
         std::vector<std::int32_t> bucket_count;
         std::vector<std::int64_t> pool_empty;
         std::vector<std::int64_t> cpus, memory_mib;  // if any job asks for them
@@ -56,7 +61,10 @@ private:
 class Reservations {
 public:
     Reservations(const Snapshot& snapshot, std::int32_t queue, bool limited)
-        : snapshot_(snapshot), queue_(queue), profile_(snapshot.state.shared_spec(), limited), now_(snapshot.state) {}
+        : snapshot_(snapshot),
+          queue_(queue),
+          profile_(snapshot.state.shared_spec(), limited),
+          now_(snapshot.state) {}
 
     // Takes over a plan made elsewhere.
     void load(std::span<const Reservation> plan);
@@ -80,7 +88,9 @@ private:
     void give_up(const Reservation& entry);
     void improve(Reservation& entry, const QueuedJob& job, Placer& placer);
     const Demand& demand_of(const QueuedJob& job) const { return snapshot_.demand(job.demand); }
-    Time restore_of(const QueuedJob& job) const { return job.done_us > 0 ? snapshot_.settings->restore_of(demand_of(job)) : 0; }
+    Time restore_of(const QueuedJob& job) const {
+        return job.done_us > 0 ? snapshot_.settings->restore_of(demand_of(job)) : 0;
+    }
     Time left_of(const QueuedJob& job) const {
         return job.estimate_us == kEndless ? kEndless : std::max(Time{1}, job.estimate_us - job.done_us);
     }

@@ -15,7 +15,8 @@ namespace gpuyard {
 bool needs_full_simulator(const Policy& policy, const Settings& settings);
 
 // `past`: jobs that had finished before, for policies that go by them.
-ScheduleArrays simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const Policy& policy,
-                        std::shared_ptr<const Settings> settings, std::span<const PastJob> past, const Progress& progress);
+ScheduleArrays simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
+                        const Policy& policy, std::shared_ptr<const Settings> settings, std::span<const PastJob> past,
+                        const Progress& progress);
 
 }  // namespace gpuyard

@@ -21,7 +21,8 @@ ScheduleArrays allocations_of(const LeanSimulator& simulator) {
         for (const Part& part : simulator.parts_of(static_cast<JobId>(i))) {
             out.node.push_back(part.node);
             out.node_gpus.push_back(part.gpus);
-            if (simulator.jobs().demand_of(i).kind == DemandKind::shared) out.gpu_index[i] = std::countr_zero(part.gpu_mask);
+            if (simulator.jobs().demand_of(i).kind == DemandKind::shared)
+                out.gpu_index[i] = std::countr_zero(part.gpu_mask);
         }
         out.node_offset.push_back(static_cast<std::int64_t>(out.node.size()));
     }
@@ -37,8 +38,9 @@ std::optional<RunArrays> runs_of(const FullSimulator& simulator) {
         plain = plain && run.taken_us == run.begin_us && run.ending <= RunEnding::timeout;
     }
     if (plain) return std::nullopt;
-    std::sort(runs.begin(), runs.end(),
-              [](const Run* a, const Run* b) { return a->begin_us != b->begin_us ? a->begin_us < b->begin_us : a->job < b->job; });
+    std::sort(runs.begin(), runs.end(), [](const Run* a, const Run* b) {
+        return a->begin_us != b->begin_us ? a->begin_us < b->begin_us : a->job < b->job;
+    });
     RunArrays out;
     out.node_offset.push_back(0);
     for (const Run* run : runs) {
@@ -95,7 +97,8 @@ ScheduleArrays schedule_of(const FullSimulator& simulator) {
             for (const Part& part : simulator.parts_of(*run)) {
                 out.node.push_back(part.node);
                 out.node_gpus.push_back(part.gpus);
-                if (simulator.jobs().demand_of(i).kind == DemandKind::shared) out.gpu_index[i] = std::countr_zero(part.gpu_mask);
+                if (simulator.jobs().demand_of(i).kind == DemandKind::shared)
+                    out.gpu_index[i] = std::countr_zero(part.gpu_mask);
             }
         }
         out.node_offset.push_back(static_cast<std::int64_t>(out.node.size()));

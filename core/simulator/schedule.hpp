@@ -23,10 +23,10 @@ struct RunArrays {
 struct ScheduleArrays {
     std::vector<Time> start_us, end_us;
     std::vector<std::uint8_t> status, backfilled;
-    std::vector<std::int32_t> gpu_index;      // -1 unless shared
-    std::vector<std::int64_t> node_offset;    // one longer than the rest
+    std::vector<std::int32_t> gpu_index;    // -1 unless shared
+    std::vector<std::int64_t> node_offset;  // one longer than the rest
     std::vector<std::int32_t> node, node_gpus;
-    std::optional<RunArrays> runs;   // unless every job ran in one piece, from when it took its GPUs to when it finished
+    std::optional<RunArrays> runs;  // unless every job ran in one piece, from when it took its GPUs to when it finished
     std::vector<Downtime> downtime;  // of nodes, until the last job ended
 };
 

@@ -8,7 +8,8 @@ namespace gpuyard {
 
 void ActiveJob::run_on(const Allocation& allocation, double locality_penalty) {
     const auto nodes = static_cast<std::int32_t>(allocation.parts.size());
-    const double excess = static_cast<double>(nodes - allocation.fewest_nodes) / static_cast<double>(allocation.fewest_nodes);
+    const double excess =
+        static_cast<double>(nodes - allocation.fewest_nodes) / static_cast<double>(allocation.fewest_nodes);
     slowdown = (1.0 / allocation.speed) * (1.0 + locality_penalty * excess);
     expected_end_us = expected_end(begin_us + restore_us, allocation.run_time(left_us(), locality_penalty));
 }

@@ -7,12 +7,12 @@
 #include <span>
 #include <vector>
 
-#include "policy/backfill.hpp"
 #include "cluster/cluster.hpp"
-#include "simulator/accounts.hpp"
-#include "simulator/history.hpp"
+#include "policy/backfill.hpp"
 #include "policy/order.hpp"
 #include "policy/policy.hpp"
+#include "simulator/accounts.hpp"
+#include "simulator/history.hpp"
 
 namespace gpuyard {
 
@@ -26,11 +26,11 @@ struct QueuedJob {
     double priority;
     Time deadline_us;  // kEndless = none
     std::int64_t row;
-    Time queued_us;          // when it entered the queue
-    Time prediction_us;      // from finished jobs
-    Time done_us = 0;        // work done in earlier runs, at speed 1
-    Time attained_us = 0;    // service in earlier runs
-    Time promoted_us = 0;    // service that no longer counts for the level of `tiresias`
+    Time queued_us;        // when it entered the queue
+    Time prediction_us;    // from finished jobs
+    Time done_us = 0;      // work done in earlier runs, at speed 1
+    Time attained_us = 0;  // service in earlier runs
+    Time promoted_us = 0;  // service that no longer counts for the level of `tiresias`
 };
 
 enum class RunState : std::uint8_t { starting, running, stopping };
@@ -44,16 +44,16 @@ struct ActiveJob {
     std::int32_t group;
     std::int64_t row;
     RunState state = RunState::running;
-    Time begin_us;                  // of this run; when it will be, while it is starting
+    Time begin_us;  // of this run; when it will be, while it is starting
     Time restore_us = 0;
-    double slowdown = 1.0;          // µs of run time per µs of work
+    double slowdown = 1.0;            // µs of run time per µs of work
     Time expected_end_us = kEndless;  // kEndless = unknown
-    Time done_us = 0;               // before this run
+    Time done_us = 0;                 // before this run
     Time attained_us = 0;
     Time promoted_us = 0;
     std::size_t first_part = 0;
     std::uint32_t part_count = 0;
-    Time stop_us = kEndless;        // since when it makes no progress, if it is being stopped
+    Time stop_us = kEndless;  // since when it makes no progress, if it is being stopped
 
     // The work that is left of its estimate when this run begins.
     Time left_us() const { return estimate_us == kEndless ? kEndless : std::max(Time{1}, estimate_us - done_us); }
@@ -102,14 +102,16 @@ struct Reservation {
     std::vector<Part> parts;
 
     // Demands are numbered anew in every snapshot.
-    bool operator==(const Reservation& o) const { return job == o.job && begin_us == o.begin_us && end_us == o.end_us && parts == o.parts; }
+    bool operator==(const Reservation& o) const {
+        return job == o.job && begin_us == o.begin_us && end_us == o.end_us && parts == o.parts;
+    }
 };
 
 // Which nodes sleep, and since when or until when.
 struct NodePower {
-    std::vector<std::int32_t> users;   // jobs that hold the node or were promised it
+    std::vector<std::int32_t> users;  // jobs that hold the node or were promised it
     std::vector<Time> idle_since_us;
-    std::vector<Time> awake_at_us;     // when it was or will be awake after its last sleep
+    std::vector<Time> awake_at_us;  // when it was or will be awake after its last sleep
 
     bool asleep(std::size_t node, Time now_us, Time sleep_after_us) const {
         return sleep_after_us >= 0 && users[node] == 0 && now_us - idle_since_us[node] >= sleep_after_us;
@@ -125,17 +127,17 @@ struct Snapshot : Accounts {
     ArrivalRate arrivals;
     std::shared_ptr<const Settings> settings;
     std::shared_ptr<const std::vector<Demand>> demands;
-    std::vector<QueuedJob> queue;        // in order of arrival
-    std::vector<ActiveJob> active;       // in any order
-    std::vector<Part> parts;             // of the active jobs
+    std::vector<QueuedJob> queue;   // in order of arrival
+    std::vector<ActiveJob> active;  // in any order
+    std::vector<Part> parts;        // of the active jobs
     GittinsHistory gittins;
-    JobMix mix;                          // what has arrived so far
+    JobMix mix;  // what has arrived so far
     NodePower power;
-    std::vector<Reservation> reservations;      // in the order in which they were planned
-    std::vector<std::uint8_t> finished_early;   // by queue: a job finished now, before its expected end
-    bool nodes_changed = false;                 // a node failed or was repaired now
+    std::vector<Reservation> reservations;     // in the order in which they were planned
+    std::vector<std::uint8_t> finished_early;  // by queue: a job finished now, before its expected end
+    bool nodes_changed = false;                // a node failed or was repaired now
     ClusterState state;
-    bool from_simulator = false;                // taken of a simulator, so that its decisions need no check there
+    bool from_simulator = false;  // taken of a simulator, so that its decisions need no check there
 
     explicit Snapshot(ClusterState free) : state(std::move(free)) {}
 
@@ -147,7 +149,9 @@ struct Snapshot : Accounts {
         parts.insert(parts.end(), held.begin(), held.end());
         active.push_back(job);
     }
-    std::span<const Part> parts_of(const ActiveJob& job) const { return std::span(parts).subspan(job.first_part, job.part_count); }
+    std::span<const Part> parts_of(const ActiveJob& job) const {
+        return std::span(parts).subspan(job.first_part, job.part_count);
+    }
 };
 
 struct Start {
@@ -162,8 +166,8 @@ struct Start {
 struct Decision {
     std::vector<Start> starts;  // in the order in which they are made
     std::vector<Reservation> reservations;
-    Time wake_us = kEndless;    // when to decide again at the latest, because a reservation begins
-    bool native = false;        // made by `decide` of the instant below, so that it needs no check there
+    Time wake_us = kEndless;  // when to decide again at the latest, because a reservation begins
+    bool native = false;      // made by `decide` of the instant below, so that it needs no check there
     std::uint64_t instant = 0;
 };
 
@@ -171,15 +175,24 @@ struct Decision {
 Decision decide(const Snapshot& snapshot, const Policy& policy);
 
 // What became of one waiting job in a pass, and why.
-enum class Verdict : std::uint8_t { starts, does_not_fit, behind_head, would_delay_head, not_admitted, over_quota, reserved, no_reservation };
+enum class Verdict : std::uint8_t {
+    starts,
+    does_not_fit,
+    behind_head,
+    would_delay_head,
+    not_admitted,
+    over_quota,
+    reserved,
+    no_reservation
+};
 struct Explanation {
     Verdict verdict = Verdict::does_not_fit;
-    std::int64_t rank = 0;         // jobs before it in its queue
-    JobId head = -1;               // the first job that did not fit, if there is one before it
-    Time until_us = kEndless;      // the head's shadow time, or its own reservation's begin
-    std::int64_t free_milli = 0;   // in its pools, when it was tried
-    std::int32_t most_empty = 0;   // the most empty GPUs on one of its nodes
-    std::vector<JobId> stops;      // who makes room for it
+    std::int64_t rank = 0;        // jobs before it in its queue
+    JobId head = -1;              // the first job that did not fit, if there is one before it
+    Time until_us = kEndless;     // the head's shadow time, or its own reservation's begin
+    std::int64_t free_milli = 0;  // in its pools, when it was tried
+    std::int32_t most_empty = 0;  // the most empty GPUs on one of its nodes
+    std::vector<JobId> stops;     // who makes room for it
 };
 
 Explanation explain(const Snapshot& snapshot, const Policy& policy, JobId job);

@@ -14,8 +14,11 @@ std::string text(std::int64_t number) { return std::to_string(number); }
 
 class Builder {
 public:
-    Builder(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const Settings> settings, const SnapshotColumns& columns)
-        : c_(columns), demands_(*cluster, columns.type_sets), made_(ClusterState(cluster)) {
+    Builder(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const Settings> settings,
+            const SnapshotColumns& columns)
+        : c_(columns),
+          demands_(*cluster, columns.type_sets),
+          made_(ClusterState(cluster)) {
         made_.settings = std::move(settings);
     }
 
@@ -40,14 +43,18 @@ private:
         made_.arrivals = c_.arrivals;
         made_.nodes_changed = c_.nodes_changed;
         made_.finished_early.assign(c_.finished_early.begin(), c_.finished_early.end());
-        for (std::size_t i = 0; i < c_.finished_gpu_s.size(); ++i) made_.gittins.add(c_.finished_gpu_s[i], c_.finished_jobs[i]);
-        for (std::size_t i = 0; i < c_.mix_gpus.size(); ++i) made_.mix.add(c_.mix_gpus[i], c_.mix_gpu_milli[i], c_.mix_jobs[i]);
+        for (std::size_t i = 0; i < c_.finished_gpu_s.size(); ++i)
+            made_.gittins.add(c_.finished_gpu_s[i], c_.finished_jobs[i]);
+        for (std::size_t i = 0; i < c_.mix_gpus.size(); ++i)
+            made_.mix.add(c_.mix_gpus[i], c_.mix_gpu_milli[i], c_.mix_jobs[i]);
     }
 
     void add_owners() {
         made_.open(c_.users.usage.size(), c_.groups.usage.size(), *made_.settings);
-        for (std::size_t i = 0; i < made_.user_usage.size(); ++i) made_.user_usage[i] = {c_.users.usage[i], c_.users.updated_us[i]};
-        for (std::size_t i = 0; i < made_.group_usage.size(); ++i) made_.group_usage[i] = {c_.groups.usage[i], c_.groups.updated_us[i]};
+        for (std::size_t i = 0; i < made_.user_usage.size(); ++i)
+            made_.user_usage[i] = {c_.users.usage[i], c_.users.updated_us[i]};
+        for (std::size_t i = 0; i < made_.group_usage.size(); ++i)
+            made_.group_usage[i] = {c_.groups.usage[i], c_.groups.updated_us[i]};
     }
 
     struct Place {
@@ -59,7 +66,8 @@ private:
     void know(JobId job, Place here) {
         const auto [entry, fresh] = known_.try_emplace(job, here);
         if (!fresh)
-            throw SnapshotError(here.name() + ", column job: " + text(job) + " is also in " + entry->second.name() + "; give every job its own number");
+            throw SnapshotError(here.name() + ", column job: " + text(job) + " is also in " + entry->second.name() +
+                                "; give every job its own number");
     }
 
     void add_running() {
@@ -90,9 +98,11 @@ private:
             for (const Part& part : parts) ++made_.power.users[as_index(part.node)];
             made_.add_active(job, parts);
             // What is held is as of now; usage is as of the time that its own column states.
-            made_.enter(made_.now_us, *made_.settings, demand, job.user, job.group, +1, {.usage = false, .holdings = true, .history = false});
+            made_.enter(made_.now_us, *made_.settings, demand, job.user, job.group, +1,
+                        {.usage = false, .holdings = true, .history = false});
         }
-        for (std::size_t i = 0; i < made_.user_usage.size(); ++i) made_.user_usage[i].set_held(made_.user_holdings[i].milli);
+        for (std::size_t i = 0; i < made_.user_usage.size(); ++i)
+            made_.user_usage[i].set_held(made_.user_holdings[i].milli);
         for (std::size_t i = 0; i < made_.group_usage.size(); ++i) made_.group_usage[i].set_held(made_.group_milli[i]);
         std::sort(made_.active.begin(), made_.active.end(), [](const ActiveJob& a, const ActiveJob& b) {
             return a.expected_end_us != b.expected_end_us ? a.expected_end_us < b.expected_end_us : a.job < b.job;
@@ -101,7 +111,8 @@ private:
 
     // The parts of a running job, if there is room for them beside the jobs before it.
     std::vector<Part> held_parts(std::size_t row, const Demand& demand) const {
-        const std::string here = "running row " + text(static_cast<std::int64_t>(row)) + " (job " + text(c_.running.job[row]) + "): ";
+        const std::string here =
+            "running row " + text(static_cast<std::int64_t>(row)) + " (job " + text(c_.running.job[row]) + "): ";
         std::vector<Part> parts = c_.running.parts.of(row);
         check_parts(here, parts, demand);
         for (Part& part : parts) hold_one(here, part, demand);
@@ -118,13 +129,15 @@ private:
             if (part.node <= last) throw SnapshotError(here + "its nodes do not ascend; list each once, by number");
             last = part.node;
             const bool right = demand.gpus == 0 ? part.gpus == 0 : part.gpus > 0;
-            if (!right) throw SnapshotError(here + "node_gpus is " + text(part.gpus) + " on node " + text(part.node) + "; expected " +
-                                            (demand.gpus == 0 ? "0 for a job without GPUs" : "at least 1"));
+            if (!right)
+                throw SnapshotError(here + "node_gpus is " + text(part.gpus) + " on node " + text(part.node) +
+                                    "; expected " + (demand.gpus == 0 ? "0 for a job without GPUs" : "at least 1"));
             gpus += part.gpus;
         }
         if (gpus != demand.gpus || parts.empty())
-            throw SnapshotError(here + "it holds " + text(gpus) + " GPUs on " + text(std::ssize(parts)) + " nodes, but column gpus says " +
-                                text(demand.gpus) + "; a running job holds its whole gang");
+            throw SnapshotError(here + "it holds " + text(gpus) + " GPUs on " + text(std::ssize(parts)) +
+                                " nodes, but column gpus says " + text(demand.gpus) +
+                                "; a running job holds its whole gang");
     }
 
     void hold_one(const std::string& here, Part& part, const Demand& demand) const {
@@ -132,22 +145,30 @@ private:
         const std::string node = "node " + text(part.node);
         const std::string remedy = "; check which jobs run on that node and how much each holds";
         const std::int32_t share = std::max(part.gpus, 1);
-        if (demand.limited && (state.free_cpus(part.node) < demand.cpus_for(share) || state.free_memory(part.node) < demand.memory_for(share)))
-            throw SnapshotError(here + node + " is over-committed: it lacks the CPUs or memory that the job holds beside the jobs before it" + remedy);
+        if (demand.limited && (state.free_cpus(part.node) < demand.cpus_for(share) ||
+                               state.free_memory(part.node) < demand.memory_for(share)))
+            throw SnapshotError(
+                here + node +
+                " is over-committed: it lacks the CPUs or memory that the job holds beside the jobs before it" +
+                remedy);
         if (part.gpus == 0) return;
         if (!state.spec().track_gpus) {
             if (state.empty(part.node) < part.gpus)
-                throw SnapshotError(here + node + " is over-committed: the job holds " + text(part.gpus) + " GPUs there, and the jobs before it leave " +
-                                    text(state.empty(part.node)) + remedy);
+                throw SnapshotError(here + node + " is over-committed: the job holds " + text(part.gpus) +
+                                    " GPUs there, and the jobs before it leave " + text(state.empty(part.node)) +
+                                    remedy);
             return;
         }
         if (part.gpu_mask == 0) choose(here + node, part, demand, remedy);
-        if (std::popcount(part.gpu_mask) != part.gpus || as_index(state.spec().size[as_index(part.node)]) < as_index(std::bit_width(part.gpu_mask)))
-            throw SnapshotError(here + "gpu_mask names " + text(std::popcount(part.gpu_mask)) + " GPUs of " + node + ", or such as it does not have; expected " +
-                                text(part.gpus) + " of its " + text(state.spec().size[as_index(part.node)]));
+        if (std::popcount(part.gpu_mask) != part.gpus ||
+            as_index(state.spec().size[as_index(part.node)]) < as_index(std::bit_width(part.gpu_mask)))
+            throw SnapshotError(here + "gpu_mask names " + text(std::popcount(part.gpu_mask)) + " GPUs of " + node +
+                                ", or such as it does not have; expected " + text(part.gpus) + " of its " +
+                                text(state.spec().size[as_index(part.node)]));
         for (std::uint64_t rest = part.gpu_mask; rest != 0; rest &= rest - 1)
             if (state.gpu_free(part.node, std::countr_zero(rest)) < demand.gpu_milli)
-                throw SnapshotError(here + "GPU " + text(std::countr_zero(rest)) + " of " + node + " is over-committed" + remedy);
+                throw SnapshotError(here + "GPU " + text(std::countr_zero(rest)) + " of " + node +
+                                    " is over-committed" + remedy);
     }
 
     // Which GPUs of the node it holds, if nobody says.
@@ -155,7 +176,9 @@ private:
         const bool shared = demand.kind == DemandKind::shared;
         const std::int32_t gpu = shared ? made_.state.fullest_gpu(part.node, demand.gpu_milli) : -1;
         if (shared ? gpu < 0 : made_.state.empty(part.node) < part.gpus)
-            throw SnapshotError(where + " is over-committed: it has no room for the GPUs that the job holds beside the jobs before it" + remedy);
+            throw SnapshotError(
+                where + " is over-committed: it has no room for the GPUs that the job holds beside the jobs before it" +
+                remedy);
         part.gpu_mask = shared ? std::uint64_t{1} << gpu : made_.state.lowest_empty(part.node, part.gpus);
     }
 
@@ -166,8 +189,11 @@ private:
         for (std::size_t node = 0; node < n.down.size(); ++node) {
             const auto id = static_cast<std::int32_t>(node);
             if (n.down[node] != 0 && made_.power.users[node] > 0)
-                throw SnapshotError("nodes row " + text(id) + ": down, but a job of table running holds it; leave that job out, or queue it again");
-            for (std::int32_t reasons = n.promised[node] + (n.down[node] != 0 ? 1 : 0); reasons > 0; --reasons) made_.state.take_offline(id);
+                throw SnapshotError(
+                    "nodes row " + text(id) +
+                    ": down, but a job of table running holds it; leave that job out, or queue it again");
+            for (std::int32_t reasons = n.promised[node] + (n.down[node] != 0 ? 1 : 0); reasons > 0; --reasons)
+                made_.state.take_offline(id);
             made_.power.users[node] += n.promised[node];
         }
     }
@@ -191,19 +217,25 @@ private:
                                    .attained_us = q.attained_us[i],
                                    .promoted_us = q.promoted_us[i]});
         }
-        std::sort(made_.queue.begin(), made_.queue.end(), [](const QueuedJob& a, const QueuedJob& b) { return a.job < b.job; });
+        std::sort(made_.queue.begin(), made_.queue.end(),
+                  [](const QueuedJob& a, const QueuedJob& b) { return a.job < b.job; });
         for (std::size_t i = 1; i < made_.queue.size(); ++i)
             if (made_.queue[i].submit_us < made_.queue[i - 1].submit_us)
-                throw SnapshotError(known_.at(made_.queue[i].job).name() + ", column submit_s: job " + text(made_.queue[i].job) + " was submitted before job " +
-                                    text(made_.queue[i - 1].job) + "; number jobs in the order in which they were submitted: ties go by it");
+                throw SnapshotError(known_.at(made_.queue[i].job).name() + ", column submit_s: job " +
+                                    text(made_.queue[i].job) + " was submitted before job " +
+                                    text(made_.queue[i - 1].job) +
+                                    "; number jobs in the order in which they were submitted: ties go by it");
     }
 
     void add_plan() {
         const SnapshotColumns::Plan& p = c_.plan;
         for (std::size_t i = 0; i < p.job.size(); ++i) {
-            const std::string here = "reservations row " + text(static_cast<std::int64_t>(i)) + " (job " + text(p.job[i]) + "): ";
-            const auto job = std::lower_bound(made_.queue.begin(), made_.queue.end(), p.job[i], [](const QueuedJob& q, JobId id) { return q.job < id; });
-            if (job == made_.queue.end() || job->job != p.job[i]) throw SnapshotError(here + "no such job is in table queue; leave the row out");
+            const std::string here =
+                "reservations row " + text(static_cast<std::int64_t>(i)) + " (job " + text(p.job[i]) + "): ";
+            const auto job = std::lower_bound(made_.queue.begin(), made_.queue.end(), p.job[i],
+                                              [](const QueuedJob& q, JobId id) { return q.job < id; });
+            if (job == made_.queue.end() || job->job != p.job[i])
+                throw SnapshotError(here + "no such job is in table queue; leave the row out");
             Reservation entry{p.job[i], job->demand, p.begin_us[i], p.end_us[i], p.parts.of(i)};
             if (entry.begin_us != kEndless) check_parts(here, entry.parts, made_.demand(job->demand));
             made_.reservations.push_back(std::move(entry));
@@ -225,7 +257,8 @@ std::vector<Part> PartColumns::of(std::size_t entry) const {
     return parts;
 }
 
-Snapshot build_snapshot(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const Settings> settings, const SnapshotColumns& columns) {
+Snapshot build_snapshot(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const Settings> settings,
+                        const SnapshotColumns& columns) {
     return Builder(std::move(cluster), std::move(settings), columns).build();
 }
 

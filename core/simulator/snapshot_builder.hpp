@@ -1,4 +1,5 @@
-// A snapshot from plain columns, as an adapter of a live cluster has them: docs/contract/snapshot.md. And the columns of a snapshot.
+// A snapshot from plain columns, as an adapter of a live cluster has them: docs/contract/snapshot.md. And the columns
+// of a snapshot.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +33,17 @@ struct NeedColumns {
     std::span<const std::int32_t> gpus, gpu_milli, queue, type_set;
     std::span<const std::int64_t> cpus, memory_mib;
 
-    DemandKey key(std::size_t i) const { return {gpus[i], gpu_milli[i], queue[i], type_set[i], cpus[i], memory_mib[i]}; }
+    DemandKey key(std::size_t i) const {
+        return {gpus[i], gpu_milli[i], queue[i], type_set[i], cpus[i], memory_mib[i]};
+    }
 };
 
 struct SnapshotColumns {
     struct Queue {
         NeedColumns needs;
         std::span<const JobId> job;
-        std::span<const Time> submit_us, estimate_us, deadline_us, queued_us, prediction_us, done_us, attained_us, promoted_us;
+        std::span<const Time> submit_us, estimate_us, deadline_us, queued_us, prediction_us, done_us, attained_us,
+            promoted_us;
         std::span<const std::int32_t> user, group;
         std::span<const double> priority;
         std::span<const std::int64_t> row;
@@ -81,8 +85,9 @@ struct SnapshotColumns {
     bool nodes_changed = false;
 };
 
-// Columns must have the right lengths, and numbers of users, groups, types and queues must be in range; what is checked here is whether
-// jobs, nodes and reservations agree. Throws SnapshotError.
-Snapshot build_snapshot(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const Settings> settings, const SnapshotColumns& columns);
+// Columns must have the right lengths, and numbers of users, groups, types and queues must be in range; what is checked
+// here is whether jobs, nodes and reservations agree. Throws SnapshotError.
+Snapshot build_snapshot(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const Settings> settings,
+                        const SnapshotColumns& columns);
 
 }  // namespace gpuyard

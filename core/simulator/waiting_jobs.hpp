@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "base/index.hpp"
 #include "base/bit_tree.hpp"
+#include "base/index.hpp"
 #include "base/job.hpp"
 
 namespace gpuyard {
@@ -26,7 +26,8 @@ public:
                 const double x = scores[as_index(a)], y = scores[as_index(b)];
                 return x != y ? x < y : a < b;
             });
-        for (std::size_t rank = 0; rank < jobs; ++rank) rank_of_[as_index(job_at_[rank])] = static_cast<std::int32_t>(rank);
+        for (std::size_t rank = 0; rank < jobs; ++rank)
+            rank_of_[as_index(job_at_[rank])] = static_cast<std::int32_t>(rank);
         shape_ = BitTreeShape(jobs);
         words_.assign(shape_.words(), 0);
         count_ = 0;
@@ -45,7 +46,8 @@ public:
     // Calls `visit(job)` in order for as long as it returns true.
     template <class Visit>
     void visit(Visit visit) const {
-        for (std::size_t at = shape_.first(words_.data()); at != BitTreeShape::npos; at = shape_.next(words_.data(), (at | 63) + 1)) {
+        for (std::size_t at = shape_.first(words_.data()); at != BitTreeShape::npos;
+             at = shape_.next(words_.data(), (at | 63) + 1)) {
             const std::size_t base = at & ~std::size_t{63};
             for (std::uint64_t rest = words_[at >> 6]; rest != 0; rest &= rest - 1)
                 if (!visit(static_cast<JobId>(job_at_[base + as_index(std::countr_zero(rest))]))) return;
