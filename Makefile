@@ -10,7 +10,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 
 TRACES ?=
 
-.PHONY: setup demo test test-slow lint format bench results results-check sanitize clean
+.PHONY: setup demo test test-slow lint format docs bench results results-check sanitize clean
 
 setup: $(VENV)/built
 
@@ -49,6 +49,10 @@ lint: setup
 format: setup
 	@$(BIN)/ruff format .
 	@$(BIN)/clang-format -i $(CORE_SOURCES)
+
+# docs/cli.md, from the help of the commands.
+docs: setup
+	@$(BIN)/python docs/make_cli.py
 
 bench: setup
 	@$(BIN)/gpuyard bench

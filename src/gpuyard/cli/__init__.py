@@ -30,7 +30,7 @@ VERBS = {
     "export": ("train:export", "Write a trained model as ONNX, and compare it with the model."),
     "env": ("env:env_app", "Environments for learning: list, describe, export episodes."),
     "experiments": ("experiments:experiments_app", "Run the experiments of docs/results, check models."),
-    "bench": ("bench:bench", "Measure speed, each figure beside that of a peer measured in the same run."),
+    "bench": ("bench:bench", "Measure speed, each figure with that of a peer measured in the same run."),
     "doctor": ("doctor:doctor", "Check the installation and say what to do about what is wrong."),
 }
 """Where each verb is, and its summary in the list, in the order of the list."""

@@ -53,9 +53,7 @@ def explain(
     /,
     *,
     cluster: ClusterText = None,
-    policy: Annotated[
-        str, Parameter(help="ORDER[+BACKFILL][+ADMISSION][/PLACEMENT]. (default: fifo)")
-    ] = "fifo",
+    policy: Annotated[str, Parameter(help="ORDER[+BACKFILL][+ADMISSION][/PLACEMENT].")] = "fifo",
     json: Json = False,
     simulation: Simulation = SIMULATION,
 ) -> None:

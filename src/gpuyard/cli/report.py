@@ -15,7 +15,7 @@ def report(
         list[Path],
         Parameter(
             negative=(),
-            help="What gpuyard evaluate or simulate --out wrote; training runs given beside it add curves.",
+            help="What gpuyard evaluate or simulate --out wrote; training runs given too add curves.",
         ),
     ],
     /,

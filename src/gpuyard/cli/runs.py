@@ -69,7 +69,7 @@ def show(run: RunName, /, *, json: Json = False) -> None:
 
 @runs_app.command
 def compare(runs: RunNames, /, *, json: Json = False) -> None:
-    """Compare runs: algorithm, samples, minutes, best validation score, and the heuristics beside it.
+    """Compare runs: algorithm, samples, minutes, best validation score, and how heuristics fare.
 
     Example: gpuyard runs compare runs/ppo-1 runs/sac-1
     """

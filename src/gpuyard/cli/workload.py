@@ -64,7 +64,7 @@ def import_files(
         Path | None, Parameter(help="Also write the cluster that the files tell, as TOML.")
     ] = None,
     report: Annotated[
-        Path | None, Parameter(help="The report. (default: beside --out, .import.json)")
+        Path | None, Parameter(help="The report. (default: next to --out, .import.json)")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -136,7 +136,7 @@ def audit(
     cluster: ClusterText = None,
     out: Annotated[Path | None, Parameter(help="Also write the card: .html or .json.")] = None,
     report: Annotated[
-        Path | None, Parameter(help="The import report. (default: the one beside the file, if any)")
+        Path | None, Parameter(help="The import report. (default: the one next to the file, if any)")
     ] = None,
     json: Json = False,
 ) -> None:

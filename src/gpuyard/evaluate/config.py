@@ -43,7 +43,7 @@ class EvaluationConfig(BaseModel):
     all_heuristics: bool | None = None
     """Run every fixed heuristic, to name the best in hindsight. Not given: if the reference is ``best``."""
     usual: bool = True
-    """Run usual heuristics beside the given policies."""
+    """Run usual heuristics as well as the given policies."""
     placement: str | None = None
     """Where jobs go, the same for all. Not given: as the policies say."""
     any_placement: bool = False

@@ -1,6 +1,7 @@
 """What the documents promise is there."""
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -20,7 +21,7 @@ PAGES = [
     for folder in ("start", "guide", "contract", "formats", "algorithms")
     for path in sorted((DOCS / folder).glob("*.md"))
     if path.name not in ("mdp.md",)
-]
+] + [DOCS / "cli.md"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -70,6 +71,17 @@ def commands_of(path: Path) -> list[str]:
 def test_the_commands_of_a_page_parse(path: Path) -> None:
     for command in commands_of(path):
         cli.app.parse_args(shlex.split(command), print_error=False, exit_on_error=False)
+
+
+def test_the_page_of_commands_is_the_one_that_make_docs_writes() -> None:
+    made = runpy.run_path(str(DOCS / "make_cli.py"))["page"]()
+    assert (DOCS / "cli.md").read_text(encoding="utf-8") == made, "make docs writes it again"
+
+
+def test_the_page_of_commands_has_every_verb_and_examples() -> None:
+    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert all(f"\n## gpuyard {verb}\n" in text for verb in cli.VERBS)
+    assert len(commands_of(DOCS / "cli.md")) >= 15
 
 
 def test_commands_are_found_in_blocks_and_over_several_lines() -> None:
