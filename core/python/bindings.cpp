@@ -255,6 +255,8 @@ void bind_inputs(nb::module_& m) {
 }
 
 void bind_simulation(nb::module_& m) {
+    const nb::object input_error = nb::module_::import_("gpuyard.errors").attr("InputError");
+    nb::exception<EndlessFailures>(m, "EndlessFailuresError", input_error);
     nb::class_<CheckedSimulator>(m, "CheckedSimulator")
         .def(
             "__init__",

@@ -6,6 +6,7 @@
 #include <memory>
 #include <queue>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "base/index.hpp"
@@ -37,6 +38,11 @@ struct PastJob {
     std::int32_t user, group, gpus;
     std::int64_t milli;  // of GPUs
     Time run_us;
+};
+
+// Nodes fail so often that the jobs may never finish: the settings are at fault.
+struct EndlessFailures : std::runtime_error {
+    using std::runtime_error::runtime_error;
 };
 
 // Who wants to know which jobs wait.

@@ -238,7 +238,7 @@ void FullSimulator::fail_node(std::int32_t node) {
         if (state_[as_index(job)] == JobState::promised) enter_queue(job);
     }
     if (++idle_failures_ > kMostIdleFailures && !waiting_.empty())
-        throw std::runtime_error(
+        throw EndlessFailures(
             "job " + std::to_string(waiting_.front()) + " waits, and nothing has started or finished over " +
             std::to_string(kMostIdleFailures) +
             " node failures: so many nodes as it needs may never be up together; let nodes fail less or repair faster");
@@ -267,8 +267,8 @@ void FullSimulator::fail_run(JobId job) {
     release(job);
     queued_us_[i] = view_.now_us;
     if (++failures_of_job_[i] >= kMostFailures)
-        throw std::runtime_error("job " + std::to_string(job) + " was hit by " + std::to_string(kMostFailures) +
-                                 " node failures and may never finish: checkpoint more often or let nodes fail less");
+        throw EndlessFailures("job " + std::to_string(job) + " was hit by " + std::to_string(kMostFailures) +
+                              " node failures and may never finish: checkpoint more often or let nodes fail less");
     enter_queue(job);
 }
 

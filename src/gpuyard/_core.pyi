@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuyard.errors import InputError
+
 ENDLESS: int
 UNLIMITED: int
 
@@ -161,6 +163,7 @@ class CheckedSimulator:
     def apply(self, decision: Decision) -> None: ...
     def schedule(self) -> dict[str, Any]: ...
 
+class EndlessFailuresError(InputError): ...
 class SnapshotError(ValueError): ...
 
 def make_snapshot(

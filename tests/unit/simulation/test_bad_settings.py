@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from gpuyard import cli
+from gpuyard import _core, cli
 from gpuyard.cluster.model import parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
@@ -247,17 +247,22 @@ def test_a_quota_that_just_fits_and_a_cap_that_just_does_are_taken(tmp_path: Pat
     assert capped.schedule.start_us.tolist() == [0, 100_000_000, 200_000_000]
 
 
-def failing_for_ever() -> None:
+def failing_for_ever() -> tuple[Workload, SimulationConfig]:
     frame = pl.DataFrame({"submit_s": [0.0, 1.0], "duration_s": [1e-6, 1e6], "gpus": [1, 1]})
-    config = SimulationConfig(node_mtbf_s=1.0, node_mttr_s=0.001)
-    simulate(make_workload(frame), "1x1", "fifo", config)
+    return make_workload(frame), SimulationConfig(node_mtbf_s=1.0, node_mttr_s=0.001)
 
 
-def test_a_job_that_fails_for_ever_is_named() -> None:
-    with pytest.raises((InputError, RuntimeError), match=r"job 1 .*100,?000 .*checkpoint"):
-        failing_for_ever()
+def test_a_job_that_fails_for_ever_is_named_and_the_users_to_mend() -> None:
+    jobs, config = failing_for_ever()
+    with pytest.raises(_core.EndlessFailuresError, match=r"job 1 .*100,?000 .*checkpoint") as raised:
+        simulate(jobs, "1x1", "fifo", config)
+    assert isinstance(raised.value, InputError)
 
 
-def test_a_job_that_fails_for_ever_is_the_users_to_mend() -> None:
-    with pytest.raises(InputError):
-        failing_for_ever()
+def test_a_policy_that_breaks_is_not_taken_for_bad_settings() -> None:
+    class Broken:
+        def decide(self, snapshot: _core.Snapshot) -> _core.Decision:
+            raise RuntimeError("I know of no node failures")
+
+    with pytest.raises(RuntimeError, match="I know of no"):
+        simulate(failing_for_ever()[0], "1x1", Broken())
