@@ -24,6 +24,11 @@ def setting(name: str, value: object = None) -> str:
     return f"`{name}`" if value is None else f"`{name}={value}`"
 
 
+def settings_in(message: str) -> list[str]:
+    """Names of the settings in a message."""
+    return [found[1] for found in _SETTING.finditer(message)]
+
+
 def spelt(message: str, spell: Callable[[str, str | None], str]) -> str:
     """The message with every setting as ``spell`` writes its name and value."""
     return _SETTING.sub(lambda found: spell(found[1], found[2]), message)

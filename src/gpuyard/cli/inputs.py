@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpuyard.errors import InputError, setting, spelt
+from gpuyard.errors import InputError, setting, settings_in, spelt
 from gpuyard.files import atomic_write, check_target, parse_json
 from gpuyard.registry import suggest
 from gpuyard.terminal.console import output
@@ -49,6 +49,9 @@ FLAGS = {
 }
 """Settings whose flag is not simply their name; most leave out the unit, which the help states."""
 
+OFF = {"strict": "lenient"}
+"""Switches whose flag for off is not --no-NAME."""
+
 
 def flag(name: str, value: object = None) -> str:
     """A setting as it is written on the command line.
@@ -58,6 +61,8 @@ def flag(name: str, value: object = None) -> str:
     if name.startswith("option."):
         return f"--option {name.removeprefix('option.')}={'...' if value is None else value}"
     spelling = FLAGS.get(name) or (name if "." in name else name.replace("_", "-"))
+    if value == "False" and "." not in name:
+        return f"--{OFF.get(name, f'no-{spelling}')}"
     return f"--{spelling}" if value is None or value == "True" else f"--{spelling} {value}"
 
 
@@ -88,7 +93,7 @@ def open_trace(source: str, cluster: str | None) -> OpenedTrace:
 
         trace = preset_workload(source)
         return OpenedTrace(trace.workload, machines or trace.cluster, None)
-    imported = import_with([source], "; gpuyard workload import takes such options")
+    imported = _imported(source)
     if imported.report.format == "native":
         return OpenedTrace(imported.workload, machines, _report_of(Path(source)))
     if summary := imported.report.summary():
@@ -96,42 +101,16 @@ def open_trace(source: str, cluster: str | None) -> OpenedTrace:
     return OpenedTrace(imported.workload, machines, imported.report)
 
 
-def import_with(
-    files: Sequence[str | Path],
-    where_options_go: str = "",
-    format: str | None = None,
-    *,
-    strict: bool = True,
-    options: dict[str, Any] | None = None,
-) -> ImportedTrace:
-    """Import files; errors name options as they are written on the command line.
-
-    Args:
-        files: Of one trace.
-        where_options_go: What an error ends in that names options which the command at hand does not have.
-        format: Its name, if it was given.
-        strict: Refuse what is ambiguous.
-        options: Of the format.
-    """
+def _imported(source: str) -> ImportedTrace:
+    """A file of jobs; an error that names options of the import says which command has them."""
     from gpuyard.workload.formats import import_trace
 
     try:
-        return import_trace(files, format, strict=strict, **options or {})
+        return import_trace([source])
     except InputError as error:
-        said = _in_options(str(error))
-        raise InputError(said if said == str(error) else said + where_options_go) from None
-
-
-def _in_options(message: str) -> str:
-    """An error of a reader, with the format's options as the command line takes them."""
-    from gpuyard.workload.formats import workload_formats
-
-    models = (getattr(reader, "Options", None) for reader in workload_formats().values())
-    names = "|".join(sorted({name for model in models if model for name in model.model_fields}))
-    stated = re.compile(rf"(\bwith|\bor|,)( the)?( option)? ({names}) ?= ?'?([\w.-]*\w)'?")
-    message = stated.sub(r"\1 --option \4=\5", message)
-    message = re.sub(rf"\bthe option ({names})\b", r"--option \1=...", message)
-    return message.replace("or import leniently to assume", "or give --lenient to assume")
+        if any(name == "strict" or name.startswith("option.") for name in settings_in(str(error))):
+            raise InputError(f"{error}; gpuyard workload import takes such options") from None
+        raise
 
 
 def _report_of(workload: Path) -> ImportReport | None:

@@ -11,7 +11,7 @@ from gpuyard.cli.generators import fit, synth
 from gpuyard.cli.inputs import (
     check_output,
     first_lines,
-    import_with,
+    flag,
     is_preset,
     open_cluster,
     open_console,
@@ -23,7 +23,7 @@ from gpuyard.cli.inputs import (
     write_text,
 )
 from gpuyard.cli.parameters import ClusterText, Flag, Json, OutFile, WorkloadText, settings
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, spelt
 from gpuyard.terminal.console import errors
 from gpuyard.terminal.tables import description_tables, named_table
 from gpuyard.units import plural
@@ -109,8 +109,10 @@ def _written(trace: "ImportedTrace", out: Path, report: Path, cluster_out: Path 
 def _imported(
     files: list[Path], format: str | None, lenient: bool, options: dict[str, Any]
 ) -> "ImportedTrace":
+    from gpuyard.workload.formats import import_trace
+
     with _reading(files):
-        return import_with(files, format=format, strict=not lenient, options=options)
+        return import_trace(files, format, strict=not lenient, **options)
 
 
 @contextmanager
@@ -351,6 +353,9 @@ def survey(
             entries = look_through(paths, lambda path: status.update(f"reading {path.name}"))
     else:
         entries = look_through(paths)
+    entries = [
+        entry.model_copy(update={"reason": entry.reason and spelt(entry.reason, flag)}) for entry in entries
+    ]
     if json:
         print_json({"files": [entry.model_dump(mode="json") for entry in entries]})
         return

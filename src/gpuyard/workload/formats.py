@@ -184,7 +184,9 @@ def _options(name: str, chosen: WorkloadFormat, values: Mapping[str, Any]) -> Ba
         known = ", ".join(model.model_fields) or "none"
         if problem["type"] == "extra_forbidden":
             raise InputError(f"format {name} has no option {key}; its options: {known}") from None
-        raise InputError(f"{refusal(error, f'format {name}, option')}; its options: {known}") from None
+        raise InputError(
+            f"format {name}: {refusal(error, prefix=('option',))}; its options: {known}"
+        ) from None
 
 
 def _unrecognised(head: bytes) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict
 
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 
 FIRST_LINES = 5
 """How many places of a finding are named."""
@@ -114,7 +114,9 @@ class ImportLog:
             InputError: if strict.
         """
         if self.strict:
-            raise InputError(f"{what}; {remedy}, or import leniently to assume that {assumption}")
+            raise InputError(
+                f"{what}; {remedy}, or give {setting('strict', False)} to assume that {assumption}"
+            )
         self.assume(f"{what}: assumed that {assumption}")
 
     def report(self, format: str, files: Iterable[str], jobs: int) -> ImportReport:

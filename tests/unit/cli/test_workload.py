@@ -239,10 +239,16 @@ def test_options_of_formats_are_told_as_they_are_written(run: Run, tmp_path: Pat
     refused(run("import", pods, "--out", out), "import it with --option times=order, one pod")
     refused(run("describe", pods), "--option times=order", "gpuyard workload import takes such options")
     plain = tmp_path / "plain.csv"
+    assert "--option times=order" in ok(run("survey", pods, "--json"))
     refused(run("import", pods, "--out", out, "--option", "times=x"), "--option times=x")
     refused(run("import", pods, "--out", out, "--format", "opnb"), "unknown format 'opnb'")
     plain.write_text("submit_s,duration_s,gpus\n0,1,1\n")
     refused(run("import", plain, "--out", out, "--option", "a=1"), "native has no option a")
+    zero = tmp_path / "zero.csv"
+    zero.write_text("arrival_time,runtime,gpus,priority\n20,30,0,0.5\n")
+    remedy = "say which with --option zero_gpus=... (cpu, one or reject), or give --lenient to assume that"
+    refused(run("import", zero, "--out", out), remedy)
+    refused(run("audit", zero), remedy, "gpuyard workload import takes such options")
     ok(run("shape", "demo", "--compress", "2", "--out", tmp_path / "b.parquet"))
     refused(run("merge", tmp_path / "b.parquet", "demo", "--out", out), "--clock zero")
 

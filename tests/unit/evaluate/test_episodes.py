@@ -144,7 +144,7 @@ def test_what_is_no_run_of_training_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no model in this directory"):
         evaluate_run(tmp_path)
     (tmp_path / "config.toml").write_text("[environment]\nenvs = 0\n")
-    with pytest.raises(InputError, match=r"config.toml: environment.envs 0"):
+    with pytest.raises(InputError, match=r"config\.toml: environment\.envs: expected 1 or more \(is 0\)"):
         evaluate_run(tmp_path)
     (tmp_path / "config.toml").write_text('algorithm = "search"\n')
     with pytest.raises(InputError, match="a search has no environment"):

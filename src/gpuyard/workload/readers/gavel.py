@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.files import parse_json
 from gpuyard.registry import register, suggest
 from gpuyard.workload.chunks import line_chunks, open_bytes
@@ -119,7 +119,7 @@ def _throughputs(path: Path, options: GavelOptions) -> pl.DataFrame:
         types = dict.fromkeys(table) if isinstance(table, Mapping) else {}
         raise InputError(
             f"{path}, key {options.gpu_type!r}: no throughputs of this GPU type"
-            f"{suggest(options.gpu_type, types)}; give another with the option gpu_type"
+            f"{suggest(options.gpu_type, types)}; give another with {setting('option.gpu_type')}"
         )
     rows = []
     for key, entry in table[options.gpu_type].items():

@@ -8,7 +8,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from gpuyard.cluster.model import Cluster
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.registry import register
 from gpuyard.workload.chunks import read_head
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
@@ -86,7 +86,7 @@ def _pods(path: Path, log: ImportLog, options: OpenbOptions) -> pl.DataFrame:
     ):
         raise InputError(
             f"{path}, line 1: this pod list has no times (creation_time, scheduled_time, deletion_time); "
-            "import it with times='order', one pod a second in the order of the file"
+            f"import it with {setting('option.times', 'order')}, one pod a second in the order of the file"
         )
     timed = _TIME_COLUMNS if options.times == "trace" else ()
     columns = [*_REQUEST_COLUMNS, *timed, *(name for name in _LABEL_COLUMNS if name in names)]

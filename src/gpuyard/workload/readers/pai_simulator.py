@@ -6,6 +6,7 @@ from typing import Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from gpuyard.errors import setting
 from gpuyard.registry import register
 from gpuyard.workload.chunks import read_head
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
@@ -125,7 +126,7 @@ def _unit(rows: pl.DataFrame, path: Path, log: ImportLog, options: PaiSimulatorO
     log.ambiguous(
         f"{path}: the smallest num_gpu is {smallest!r}, which can be GPUs or percent of one",
         "it counts GPUs",
-        "say which with unit = gpus or unit = percent",
+        f"say which with {setting('option.unit', 'gpus')} or {setting('option.unit', 'percent')}",
     )
     return "gpus"
 
@@ -136,7 +137,7 @@ def _request(rows: pl.DataFrame, path: Path, log: ImportLog, options: PaiSimulat
     log.ambiguous(
         f"{path}: jobs have num_inst > 1, and num_gpu can be that of the job or of each instance",
         "it is that of the job, as the simulator reads it",
-        "say which with request = job or request = instance",
+        f"say which with {setting('option.request', 'job')} or {setting('option.request', 'instance')}",
     )
     return "job"
 

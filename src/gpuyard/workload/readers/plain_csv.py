@@ -6,6 +6,7 @@ from typing import Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from gpuyard.errors import setting
 from gpuyard.registry import register
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
@@ -96,6 +97,6 @@ def _assumed(path: Path, frame: pl.DataFrame, log: ImportLog) -> str:
             f"{path}, line {zeros[0]}, column gpus: is 0, which can be a CPU-only job or a part of a GPU "
             "that was rounded down",
             "it is a part of a GPU, taken as one GPU",
-            "say which with the option zero_gpus = cpu, one or reject",
+            f"say which with {setting('option.zero_gpus')} (cpu, one or reject)",
         )
     return "one"

@@ -97,7 +97,7 @@ def test_in_order_pods_come_one_a_second_and_stay_until_the_last_has_come():
 
 def test_a_list_without_times_is_refused_with_the_way_to_read_it(tmp_path):
     path = write(tmp_path, "p,1500,1,1,1000", header="name,cpu_milli,memory_mib,num_gpu,gpu_milli")
-    with pytest.raises(InputError, match=r"no times .* times='order'"):
+    with pytest.raises(InputError, match=r"no times .* `option\.times=order`"):
         import_trace([path])
     assert len(import_trace([path], times="order").workload) == 1
 

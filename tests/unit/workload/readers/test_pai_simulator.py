@@ -38,7 +38,7 @@ def test_requests_count_gpus_and_a_part_of_one_is_a_share():
 
 def test_requests_in_percent_are_read_so_when_the_user_says_it(tmp_path):
     path = write(tmp_path, "0,1,0,600,50,T4,10,u", "1,1,0,600,200,T4,10,u")
-    with pytest.raises(InputError, match="GPUs or percent of one; say which with unit"):
+    with pytest.raises(InputError, match=r"GPUs or percent of one; say which with `option\.unit=gpus`"):
         import_trace([path])
     frame = import_trace([path], unit="percent").workload.frame
     assert frame.select("gpus", "gpu_milli", "cpus").rows() == [(1, 500, 6), (2, 1000, 6)]
@@ -49,7 +49,7 @@ def test_requests_in_percent_are_read_so_when_the_user_says_it(tmp_path):
 
 def test_requests_of_jobs_with_several_instances_are_ambiguous_until_the_user_says_whose_they_are(tmp_path):
     path = write(tmp_path, "0,4,0,6,0.5,T4,10,u")
-    with pytest.raises(InputError, match="say which with request"):
+    with pytest.raises(InputError, match=r"say which with `option\.request=job`"):
         import_trace([path])
     of_job = import_trace([path], request="job")
     assert of_job.workload.frame.select("gpus", "gpu_milli", "cpus").row(0) == (1, 500, 6)

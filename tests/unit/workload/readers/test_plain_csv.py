@@ -36,7 +36,7 @@ def test_rows_become_jobs_with_their_priority():
 
 def test_zero_gpus_are_ambiguous_and_refused_with_the_line_and_the_remedy(with_zero):
     with pytest.raises(
-        InputError, match=r"jobs\.csv, line 5, column gpus: is 0.*zero_gpus = cpu, one or reject"
+        InputError, match=r"jobs\.csv, line 5, column gpus: is 0.*`option\.zero_gpus` \(cpu, one or reject\)"
     ):
         import_trace([with_zero])
 
