@@ -1,10 +1,10 @@
 """Pictures of docs/results: standalone SVG, readable on light and dark pages alike."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from gpuyard.report.pages.charts import range_axis, tick_text
 from gpuyard.report.words import percent
 
 WIDTH = 900
@@ -41,6 +41,45 @@ text { font: 13px system-ui, 'Segoe UI', sans-serif; fill: #1f2328; }
 }
 """
 COLOURS = 8
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A scale with round ticks.
+
+    Attributes:
+        low: Value at the start.
+        high: Value at the end.
+        ticks: Values to mark, with their texts.
+    """
+
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+
+    def share(self, value: float) -> float:
+        """Where a value lies, from 0 to 1."""
+        return (value - self.low) / (self.high - self.low)
+
+
+def tick_text(value: float) -> str:
+    """A short number: 2.5, 1,200, 40k, 3M."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if unit == 'k' else size):g}{unit}"
+    return f"{round(value, 10):,g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def range_axis(low: float, high: float, text: Callable[[float], str] = tick_text, count: int = 5) -> Axis:
+    """A scale with about ``count`` ticks at round values that reaches from ``low`` to ``high`` at least."""
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-12):
+        spread = abs(high) / 2 or 0.5
+        low, high = low - spread, high + spread
+    base = 10.0 ** math.floor(math.log10((high - low) / count))
+    step = next(f * base for f in (1, 2, 2.5, 5, 10) if (high - low) / count <= f * base * (1 + 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    ticks = tuple((k * step, text(k * step)) for k in range(first, last + 1))
+    return Axis(first * step, last * step, ticks)
 
 
 @dataclass(frozen=True)
@@ -89,7 +128,7 @@ def gains_picture(gains: Sequence[Gain]) -> str:
     title = "Gain of the learned policy over the reference, 95 % intervals"
     ends = [end for one in gains for end in (one.low, one.high, one.gain) if end is not None]
     inside = [min(max(end, -MOST_GAIN), MOST_GAIN) for end in (*ends, 0.0)]
-    axis = range_axis("", min(inside), max(inside, default=0.1), text=_tick, count=5)
+    axis = range_axis(min(inside), max(inside, default=0.1), _tick)
     top, left, across = 52, LABELS, WIDE - LABELS - FIGURES
     bottom = top + ROW * len(gains)
 
@@ -203,9 +242,9 @@ def shown_range(panel: Panel) -> tuple[float, float]:
 def _panel(panel: Panel, top: float) -> list[str]:
     left, right, begin, end = 74, 220, top + 34, top + PANEL - 44
     low, high = shown_range(panel)
-    y_axis = range_axis("score", low, high)
+    y_axis = range_axis(low, high)
     most = max((step for group in panel.groups for curve in group.curves for step, _ in curve), default=1.0)
-    x_axis = range_axis("samples", 0.0, max(most, 1.0), text=tick_text)
+    x_axis = range_axis(0.0, max(most, 1.0))
     across = WIDTH - left - right
 
     def x(value: float) -> float:

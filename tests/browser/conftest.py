@@ -46,7 +46,8 @@ class Opened:
         self.page.on("request", lambda request: self._check(request.url))
         self.page.goto(path.as_uri())
         self.page.wait_for_selector("html[data-drawn]")
-        self.page.wait_for_selector("#gantt-canvas[data-ready]")
+        if self.page.locator("#gantt-canvas").count():
+            self.page.wait_for_selector("#gantt-canvas[data-ready]")
 
     def _note(self, kind: str, text: str) -> None:
         if kind in ("error", "warning"):

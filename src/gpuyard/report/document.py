@@ -1,15 +1,8 @@
-"""The page as one file: parts, data, style and script, and a policy that forbids the network."""
+"""The page of a report: its sections, and what they show."""
 
-import base64
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib.resources import files
-from string import Template
-from typing import Any
 
-import gpuyard
 from gpuyard.report import layout
 from gpuyard.report.figures import (
     Chart,
@@ -21,6 +14,7 @@ from gpuyard.report.figures import (
     time_charts,
     window_chart,
 )
+from gpuyard.report.frame import framed, resource
 from gpuyard.report.gantt import gantt_data
 from gpuyard.report.model import Report
 from gpuyard.report.tables import table_files
@@ -28,11 +22,6 @@ from gpuyard.report.training import training_charts
 from gpuyard.runs.directory import Run
 from gpuyard.units import metric_label
 
-SCRIPTS = (
-    *("format", "figures", "rows", "lines", "tables", "packing", "bars", "canvas", "gantt", "details"),
-    "start",
-)
-"""Files of the page's script, in the order in which they are put together."""
 FAIRNESS = {
     "jain_fairness": ("Jain's index of users", "1 if all users' mean bounded slowdowns are alike."),
     "finish_time_fairness_p95": (
@@ -82,8 +71,9 @@ def page(report: Report, runs: Sequence[Run]) -> str:
         "gantt": gantt[0] if gantt else None,
         "tables": table_files(report),
     }
-    links = "".join(f'<a href="#{key}">{_SECTIONS[key]}</a>' for key, html in sections.items() if html)
-    return _assembled(report, links, "\n".join(filter(None, body)), data, gantt[1] if gantt else {})
+    links = {key: _SECTIONS[key] for key, html in sections.items() if html}
+    text = "\n".join(filter(None, body))
+    return framed(report.title, report.subtitle, links, text, data, gantt[1] if gantt else None)
 
 
 def _subject_first(report: Report, palette: Palette) -> list[str]:
@@ -115,42 +105,3 @@ def _facts(report: Report) -> dict[str, str]:
     if report.reference is not None:
         facts["reference"] = f"{report.reference}, {report.reference_text}"
     return facts
-
-
-def _assembled(report: Report, links: str, body: str, data: Any, packed: Mapping[str, str]) -> str:
-    style = resource("style.css")
-    script = '"use strict";(() => {\n' + "\n".join(resource(f"{name}.js") for name in SCRIPTS) + "\n})();"
-    blocks = "".join(
-        f'<script type="text/plain" id="packed-{escape(name)}">{text}</script>\n'
-        for name, text in packed.items()
-    )
-    return Template(resource("page.html")).substitute(
-        title=escape(report.title),
-        subtitle=escape(report.subtitle),
-        policy=f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}",
-        style=style,
-        links=links,
-        body=body,
-        data=script_json(data),
-        script=script,
-        packed=blocks,
-        version=escape(gpuyard.__version__),
-    )
-
-
-def script_json(document: Any) -> str:
-    """JSON that may stand inside a script element: nothing in it can end the element or open a comment."""
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for letter in "<>&\u2028\u2029":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return text
-
-
-def resource(name: str) -> str:
-    """A file of the folder ``page``."""
-    return files("gpuyard.report").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    """How a content security policy names an inline script or style."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -4,6 +4,10 @@ A chart is a dictionary: ``id``, ``title``, ``note``, ``kind`` and what that kin
 
 * ``lines``: ``x`` and ``y`` (axes) and ``series``, each with ``name``, ``colour``, ``x`` and ``y``.
   ``tells`` says what screen readers are told of a line: ``quantiles``, ``maximum``, else where it ends.
+  A series may have ``low`` and ``high``, a band around it. A chart may have ``steps``: a value holds until
+  the next. ``levels``, each with ``name`` and ``value``, are marked across it.
+* ``columns``: ``x``, ``y`` and ``series``, each with ``name``, ``colour`` and ``y``: a column for each of the
+  ``labels``, or between each two of the ``edges``.
 * ``rows``: ``x`` (an axis) and ``rows``, each with ``name`` and ``dots``: ``series`` (its name), ``colour``,
   ``value`` and, for an interval, ``low`` and ``high``.
 

@@ -1,7 +1,7 @@
 """Parts of the page as HTML. Every text goes through ``escape``."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -18,6 +18,8 @@ COLUMNS = (
 )
 """Metrics of the comparison table, those that are known; the deciding one comes first."""
 MOST_LOSSES = 40
+LONG_VALUE = 20
+"""Characters from which on a tile's value is set smaller."""
 CLASS_NAMES = {
     "gpus": "jobs of {} GPUs",
     "priority": "priority {}",
@@ -94,10 +96,59 @@ def figure(chart: Mapping[str, Any] | None) -> str:
     )
 
 
-def figures(charts: Sequence[Mapping[str, Any] | None]) -> str:
-    """Charts side by side, as far as there is room."""
-    shown = "".join(map(figure, charts))
+def figures(charts: Sequence[Mapping[str, Any] | None], *beside: str) -> str:
+    """Charts side by side, as far as there is room, with other HTML after them."""
+    shown = "".join([*map(figure, charts), *(f"<figure>{html}</figure>" for html in beside)])
     return f'<div class="figures">{shown}</div>' if shown else ""
+
+
+def tiles(facts: Mapping[str, str]) -> str:
+    """Names and values in a row of boxes."""
+    boxes = []
+    for name, value in facts.items():
+        mark = ' class="long"' if len(value) > LONG_VALUE else ""
+        boxes.append(f"<div><dt>{escape(name)}</dt><dd{mark}>{escape(value)}</dd></div>")
+    return f'<dl class="tiles">{"".join(boxes)}</dl>'
+
+
+def paragraph(text: str) -> str:
+    """A text beside charts and tables."""
+    return f'<p class="intro">{escape(text)}</p>'
+
+
+def text_table(
+    label: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = ()
+) -> str:
+    """A table of texts, which ``label`` names; columns in ``numbers`` are aligned to the right."""
+    heads = "".join(
+        f'<th scope="col" data-kind="{"number" if index in numbers else "text"}">{escape(column)}</th>'
+        for index, column in enumerate(columns)
+    )
+    body = "".join(f"<tr>{_text_cells(row, numbers)}</tr>" for row in rows)
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    return f"{_wide(label)}{table}</div>"
+
+
+def _text_cells(row: Sequence[str], numbers: Sequence[int]) -> str:
+    return "".join(
+        f'<td class="number">{escape(text)}</td>' if index in numbers else f"<td>{escape(text)}</td>"
+        for index, text in enumerate(row)
+    )
+
+
+def finding(severity: str, title: str, id: str, lines: Iterable[str]) -> str:
+    """A box with a coloured severity (serious, warning or note)."""
+    said = "".join(f"<p>{escape(line)}</p>" for line in lines)
+    return (
+        f'<div class="finding {escape(severity)}-finding">'
+        f'<h3><span class="severity">{escape(severity)}</span>{escape(title)}</h3>'
+        f'{said}<p class="note"><code>{escape(id)}</code></p></div>'
+    )
+
+
+def file_button(name: str) -> str:
+    """What downloads rows that the page holds under this name."""
+    return f'<button type="button" data-csv="{escape(name)}">{escape(name)}.csv</button>'
 
 
 def comparison_table(report: Report, palette: Palette) -> str:

@@ -19,8 +19,9 @@ from gpuyard.evaluate import Difference
 from gpuyard.evaluate.findings import findings
 from gpuyard.evaluate.wording import PAGE, TERMINAL, sentences
 from gpuyard.report import write_report
-from gpuyard.report.document import page, script_json
+from gpuyard.report.document import page
 from gpuyard.report.figures import BINS, MOST_LINES, Palette, cdf_charts, time_charts
+from gpuyard.report.frame import script_json
 from gpuyard.report.gantt import gantt_data
 from gpuyard.report.model import Report
 from gpuyard.report.packing import LARGEST, Column, pack_columns

@@ -1,7 +1,6 @@
 """Distributions by hand-computed numbers, and pages that are whole, quiet and safe."""
 
 import json
-from html.parser import HTMLParser
 from typing import Any
 
 import polars as pl
@@ -16,6 +15,7 @@ from gpuyard.workload.auditing.audit import audit
 from gpuyard.workload.distributions import distributions, gini
 from gpuyard.workload.importing import Finding, ImportReport
 from gpuyard.workload.shaping.shape import relabel_groups
+from support.written_pages import OWN_SCRIPTS, WrittenPage
 
 EVIL = "<script>alert(1)</script>"
 SEPTEMBER_S = 1_598_918_400.0  # 2020-09-01 00:00, a Tuesday
@@ -29,35 +29,6 @@ def make(epoch_s: float = SEPTEMBER_S, **columns: Any) -> Workload:
         "user": ["ann", "ann", "bob", "eve"],
     }
     return make_workload(pl.DataFrame(frame | columns), name="four", epoch_s=epoch_s)
-
-
-class Page(HTMLParser):
-    """Tags, attributes and text of a page, and whether every tag is closed in turn."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.text = ""
-        self._open: list[str] = []
-        self.feed(html)
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
-        assert not any(name.startswith("on") for name, _ in attrs)
-        if tag not in ("meta", "rect", "path", "br") or tag in ("rect", "path"):
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 # Distributions
@@ -146,13 +117,13 @@ def pages(workload: Workload) -> list[str]:
 
 def test_pages_are_whole_and_load_nothing() -> None:
     for html in pages(make()):
-        page = Page(html)
+        page = WrittenPage(html)
         assert html.startswith("<!DOCTYPE html>")
-        assert page.links == []
+        assert all(link.startswith("#") for link in page.links)
         assert "http://" not in html.replace("http://www.w3.org", "")
         assert "https://" not in html
         assert "url(" not in html
-        assert "svg" in page.tags
+        assert page.charts
 
 
 def test_names_from_logs_never_become_markup_in_pages() -> None:
@@ -161,25 +132,49 @@ def test_names_from_logs_never_become_markup_in_pages() -> None:
     )
     workload = relabel_groups(workload, {EVIL: f"{EVIL}2"})
     for html in pages(workload):
-        page = Page(html)
-        assert "script" not in page.tags
-        assert "<script" not in html
+        page = WrittenPage(html)
+        assert page.scripts == OWN_SCRIPTS
         assert EVIL in page.text
 
 
 def test_the_description_shows_every_distribution() -> None:
-    text = Page(pages(make())[0]).text
+    page = WrittenPage(pages(make())[0])
     for words in ("Gang sizes", "Durations", "cumulative", "Demand by", "Submits by hour", "day of the week"):
-        assert words in text
-    for words in ("Lorenz", "Gini coefficient", "eve", "load on 1x4", "all GPUs", "Quantiles"):
-        assert words in text
+        assert words in page.text
+    for words in ("Lorenz", "Gini coefficient", "eve", "load on 1x4", "Quantiles"):
+        assert words in page.text
+    assert page.places == list(page.data["charts"])
+    assert page.charts["Demand by hour"]["levels"] == [{"name": "all GPUs", "value": 1.0}]
+    assert WrittenPage(pages(make())[1]).charts["Demand by hour"]["levels"] == []
+
+
+def test_charts_of_the_description_hold_what_was_counted() -> None:
+    workload = make()
+    spread = distributions(workload, 4)
+    charts = WrittenPage(pages(workload)[0]).charts
+    gangs = charts["Gang sizes"]
+    assert gangs["labels"] == ["1", "2", "4"]
+    assert gangs["series"][0]["y"] == [0.5, 0.25, 0.25]
+    assert gangs["series"][1]["y"] == pytest.approx([55 / 3055, 1000 / 3055, 2000 / 3055], rel=1e-4)
+    assert charts["Durations"]["edges"] == pytest.approx(spread["durations"]["edges_s"], rel=1e-4)
+    assert len(charts["Durations"]["series"][0]["y"]) == len(charts["Durations"]["edges"]) - 1
+    cumulative = charts["Durations, cumulative"]["series"][0]
+    assert (cumulative["x"][50], cumulative["y"][50]) == (275.0, 0.5)
+    assert (cumulative["x"][100], cumulative["y"][100]) == (500.0, 1.0)
+    submitted = charts["Jobs submitted by hour"]
+    assert submitted["steps"]
+    assert submitted["series"][0]["y"][:3] == [1.0, 2.0, 0.0]
+    assert submitted["series"][0]["y"][-1] == submitted["series"][0]["y"][-2]  # the last is held to its end
+    assert charts["Submits by hour"]["series"][0]["y"] == spread["arrivals"]["by_hour"]
+    by_day = charts["Submits by day of the week"]
+    assert by_day["series"][0]["y"] == spread["arrivals"]["by_weekday"]
 
 
 def test_the_card_shows_findings_with_what_to_do() -> None:
-    text = Page(pages(make())[2]).text
+    text = WrittenPage(pages(make())[2]).text
     for words in ("serious", "few-jobs", "Checks that found nothing", "duplicated-ids", "peak demand"):
         assert words in text
-    assert "How it was made" in Page(card_page(audit(relabel_groups(make(), {"": "x"})))).text
+    assert "How it was made" in WrittenPage(card_page(audit(relabel_groups(make(), {"": "x"})))).text
 
 
 @pytest.mark.parametrize(
@@ -188,7 +183,7 @@ def test_the_card_shows_findings_with_what_to_do() -> None:
 )
 def test_odd_workloads_have_pages_too(columns: dict[str, Any]) -> None:
     for html in pages(make(**columns)):
-        Page(html)
+        WrittenPage(html)
 
 
 # On a terminal

@@ -1,4 +1,4 @@
-// Figures: scales, legends, tables and files of charts. What draws them is in lines.js and rows.js.
+// Figures: scales, legends, tables and files of charts. What draws them is in lines.js, rows.js and columns.js.
 
 const KNOWN_DURATIONS = [0.001, 0.1, 1, 10, 60, 600, 3600, 21600, 86400, 604800, 2592000, 31536000];
 const NICE_DURATIONS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 864000, 1728000, 4320000, 8640000];
@@ -89,10 +89,13 @@ function logTicks(unit, low, high) {
 /** The values of a chart as rows, the first with names: what its table and its CSV file hold. */
 function chartRows(chart) {
   if (chart.kind === "lines") {
-    const rows = [["series", chart.x.label + unitSuffix(chart.x), chart.y.label + unitSuffix(chart.y)]];
-    for (const one of chart.series) one.x.forEach((x, index) => rows.push([one.name, x, one.y[index]]));
+    const bands = chart.series.some((one) => one.low);
+    const rows = [["series", chart.x.label + unitSuffix(chart.x), chart.y.label + unitSuffix(chart.y), ...(bands ? ["least", "greatest"] : [])]];
+    const band = (one, index) => (bands ? [one.low?.[index], one.high?.[index]] : []);
+    for (const one of chart.series) one.x.forEach((x, index) => rows.push([one.name, x, one.y[index], ...band(one, index)]));
     return rows;
   }
+  if (chart.kind === "columns") return columnRows(chart);
   const intervals = chart.rows.some((row) => row.dots.some((dot) => dot.low !== undefined));
   const rows = [["name", "series", chart.x.label + unitSuffix(chart.x), ...(intervals ? ["low", "high"] : [])]];
   for (const row of chart.rows) {
@@ -160,13 +163,13 @@ class Figure {
     this.home.querySelector(".note").textContent = this.chart.note || "";
     this.drawLegend();
     this.tooltip.hidden = true;
-    const picture = this.chart.kind === "lines" ? drawLines(this) : drawRows(this);
-    this.plot.replaceChildren(picture, this.tooltip);
+    const draw = { lines: drawLines, rows: drawRows, columns: drawColumnChart }[this.chart.kind];
+    this.plot.replaceChildren(draw(this), this.tooltip);
     this.fillTable();
   }
 
   keys() {
-    if (this.chart.kind === "lines") return this.chart.series.map((one) => [one.name, one.colour]);
+    if (this.chart.series) return this.chart.series.map((one) => [one.name, one.colour]);
     const found = new Map();
     for (const row of this.chart.rows) for (const dot of row.dots) if (dot.colour) found.set(dot.series, dot.colour);
     return found.size > 1 && this.chart.rows.some((row) => row.dots.length > 1) ? [...found] : [];

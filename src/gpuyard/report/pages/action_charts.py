@@ -7,9 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gpuyard.report.pages import charts, web_page
-from gpuyard.report.pages.charts import Series
-from gpuyard.report.pages.run_figures import FigureMaker, with_table
+from gpuyard.report.figures import Chart
+from gpuyard.report.training import RunCharts
 from gpuyard.runs.curves import Curve
 from gpuyard.runs.directory import Run
 
@@ -17,39 +16,35 @@ MOST_RANKS = 16
 """Ranks with a bar of their own; those after them are taken together."""
 
 
-def action_section(runs: Sequence[Run], names: Sequence[str], draw: FigureMaker) -> str:
-    """Charts of what policies do, the latest state of each run; empty if no run tells."""
+def action_charts(runs: Sequence[Run], names: Sequence[str], draw: RunCharts) -> list[Chart]:
+    """Charts of what policies do, the latest state of each run; none if no run reports it."""
     lasts = {}
     for name, run in zip(names, runs, strict=True):
         if records := run.progress.of("actions"):
             lasts[name] = records[-1]["values"]
-    figures = [
+    return [
         *_share_over_time(runs, names, draw),
         *_ranks(draw, {name: _counts(last.get("rank_histogram")) for name, last in lasts.items()}),
         *_sureness(draw, {name: _counts(last.get("probability_of_choice")) for name, last in lasts.items()}),
-        *(figure for name, last in lasts.items() for figure in _expectations(name, last, len(runs) > 1)),
+        *(one for name, last in lasts.items() for one in _expectations(draw, name, last, len(runs) > 1)),
     ]
-    if not figures:
-        return ""
-    said = "Measured with the validations; bars show the last one."
-    return web_page.section("What the policy does", web_page.paragraph(said), web_page.charts(*figures))
 
 
-def _share_over_time(runs: Sequence[Run], names: Sequence[str], draw: FigureMaker) -> list[str]:
-    lines = []
+def _share_over_time(runs: Sequence[Run], names: Sequence[str], draw: RunCharts) -> list[Chart]:
+    lines = {}
     for name, run in zip(names, runs, strict=True):
         curve, elapsed_s = Curve(), 0.0
         for record in run.progress.records:
             elapsed_s = record.get("elapsed_s") or elapsed_s
             share = record["values"].get("noop_share") if record["event"] == "actions" else None
             if isinstance(share, (int, float)):
-                curve.append(record["step"], elapsed_s, 100.0 * share)
+                curve.append(record["step"], elapsed_s, share)
         if curve.values:
-            lines.append(draw.line(name, curve))
-    return [draw.figure("Decisions to wait", "% of decisions", lines)] if lines else []
+            lines[name] = curve
+    return [draw.lines("Decisions to wait", ("share of decisions", "share"), lines)] if lines else []
 
 
-def _ranks(draw: FigureMaker, counts: dict[str, list[float]]) -> list[str]:
+def _ranks(draw: RunCharts, counts: dict[str, list[float]]) -> list[Chart]:
     counts = {name: _capped(one) for name, one in counts.items() if sum(one) > 0}
     if not counts:
         return []
@@ -59,7 +54,9 @@ def _ranks(draw: FigureMaker, counts: dict[str, list[float]]) -> list[str]:
         labels[-1] += "+"
     shares = {name: _shares(one, length) for name, one in counts.items()}
     title = "Which row was picked"
-    return [draw.bars(title, labels, ("row of the observation (a job or a host)", "share of picks"), shares)]
+    return [
+        draw.columns(title, labels, ("row of the observation (a job or a host)", "share of picks"), shares)
+    ]
 
 
 def _capped(counts: Sequence[float]) -> list[float]:
@@ -68,7 +65,7 @@ def _capped(counts: Sequence[float]) -> list[float]:
     return [*counts[:MOST_RANKS], sum(counts[MOST_RANKS:])]
 
 
-def _sureness(draw: FigureMaker, counts: dict[str, list[float]]) -> list[str]:
+def _sureness(draw: RunCharts, counts: dict[str, list[float]]) -> list[Chart]:
     counts = {name: one for name, one in counts.items() if sum(one) > 0}
     if not counts:
         return []
@@ -76,26 +73,18 @@ def _sureness(draw: FigureMaker, counts: dict[str, list[float]]) -> list[str]:
     labels = [f"{100 * k / bins:.0f}-{100 * (k + 1) / bins:.0f}" for k in range(bins)]
     shares = {name: _shares(one, bins) for name, one in counts.items()}
     title = "How sure the policy was of its choice"
-    return [draw.bars(title, labels, ("probability of the choice, %", "share of decisions"), shares)]
+    return [draw.columns(title, labels, ("probability of the choice, %", "share of decisions"), shares)]
 
 
-def _expectations(name: str, last: dict[str, Any], several: bool) -> list[str]:
-    """The distribution of values, one chart a run: scales differ."""
+def _expectations(draw: RunCharts, name: str, last: dict[str, Any], several: bool) -> list[Chart]:
+    """The distribution of values, one chart per run: scales differ."""
     told = last.get("value_histogram")
     edges = _numbers(told.get("edges")) if isinstance(told, dict) else []
     counts = _counts(told.get("counts")) if isinstance(told, dict) else []
     if len(edges) != len(counts) + 1 or sum(counts) <= 0 or edges != sorted(set(edges)):
         return []
-    shares = _shares(counts, len(counts))
     title = "Return that the policy expects" + (f": {name}" if several else "")
-    x = charts.range_axis("value", edges[0], edges[-1])
-    y = charts.share_axis("share of states", max(shares))
-    rows = [
-        (f"{low:.4g} to {high:.4g}", f"{100 * share:.2f} %")
-        for low, high, share in zip(edges, edges[1:], shares, strict=False)
-    ]
-    table = web_page.html_table(("value", "share of states"), rows, numbers=(0, 1))
-    return [with_table(charts.histogram(title, edges, [Series(name, shares)], x, y), table)]
+    return [draw.histogram(title, edges, ("value", "share of states"), name, _shares(counts, len(counts)))]
 
 
 def _shares(counts: Sequence[float], length: int) -> list[float]:

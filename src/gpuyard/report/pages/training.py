@@ -1,12 +1,13 @@
 """Training runs as one self-contained HTML page: curves, validations, what the policy does, settings."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from gpuyard.report.pages import web_page
-from gpuyard.report.pages.action_charts import action_section
-from gpuyard.report.pages.run_figures import Across, FigureMaker, Level
+from gpuyard.report import layout
+from gpuyard.report.figures import Chart
+from gpuyard.report.frame import PageMaker
+from gpuyard.report.pages.action_charts import action_charts
+from gpuyard.report.training import Across, Level, RunCharts
 from gpuyard.runs.curves import Curve, curve_label, short_number, short_policy, update_curves
 from gpuyard.runs.directory import POLICY, STATE_TEXTS, Run, Validation
 from gpuyard.runs.progress import Record
@@ -27,21 +28,25 @@ def runs_page(runs: Sequence[Run], *, across: Across = "steps") -> str:
         across: What curves are drawn over.
     """
     names = run_names(runs)
-    draw = FigureMaker(across, names)
+    draw = RunCharts(across, names)
+    title = f"Training run {names[0]}" if len(runs) == 1 else f"{len(runs)} training runs"
+    page = PageMaker(title, _subtitle(runs))
+    page.add(_head(runs, names))
     curves = [update_curves(run.progress.records) for run in runs]
     every = list(dict.fromkeys(name for one in curves for name in one))
     episodes = [name for name in every if name.startswith("episode/")]
     others = [name for name in every if name not in episodes]
-    sections = [_head(runs, names), _validation_section(runs, names, draw)]
+    said = "On held-out windows. Dotted lines are heuristics on the same windows."
+    page.section("Validation", page.figures(_validation_charts(runs, names, draw)), intro=said)
     for heading, shown in (("Episodes while training", episodes), ("Learning", others)):
-        if figures := [_curve_figure(name, names, curves, draw) for name in shown]:
-            sections.append(web_page.section(heading, web_page.charts(*figures)))
-    sections.append(action_section(runs, names, draw))
+        page.section(heading, page.figures([_curve_chart(name, names, curves, draw) for name in shown]))
+    said = "Measured with the validations; columns show the last one."
+    page.section("What the policy does", page.figures(action_charts(runs, names, draw)), intro=said)
     if not every and not any(run.validations for run in runs):
-        sections.append(web_page.paragraph("Nothing has been trained yet: there are no curves to show."))
-    sections += [_settings_section(runs, names), _files_section(runs, names)]
-    title = f"Training run {names[0]}" if len(runs) == 1 else f"{len(runs)} training runs"
-    return web_page.page(title, _subtitle(runs), filter(None, sections))
+        page.add(layout.paragraph("Nothing has been trained yet: there are no curves to show."))
+    page.section(*_settings(runs, names))
+    page.section("Data", *_files(page, runs, names), intro="Every value that was written, as CSV.")
+    return page.html()
 
 
 def _subtitle(runs: Sequence[Run]) -> str:
@@ -52,8 +57,7 @@ def _subtitle(runs: Sequence[Run]) -> str:
 
 def _head(runs: Sequence[Run], names: Sequence[str]) -> str:
     if len(runs) > 1:
-        table = web_page.html_table(COMPARISON, comparison_rows(runs, names), numbers=range(3, 6))
-        return f'<div class="scroll">{table}</div>'
+        return layout.text_table("Runs", COMPARISON, comparison_rows(runs, names), numbers=range(3, 6))
     run = runs[0]
     facts = {"algorithm": run.algorithm or "-", "samples": f"{run.last_step:,}"}
     facts["time of training"] = duration(run.progress.elapsed_s)
@@ -61,47 +65,48 @@ def _head(runs: Sequence[Run], names: Sequence[str]) -> str:
         facts["best validation score"] = short_number(run.best.score)
         facts["reached after"] = f"{run.best.step:,} samples"
     said = verdict(run)
-    return web_page.tiles(facts) + (web_page.paragraph(said) if said else "")
+    return layout.tiles(facts) + (layout.paragraph(said) if said else "")
 
 
-def _curve_figure(
-    name: str, names: Sequence[str], curves: Sequence[Mapping[str, Curve]], draw: FigureMaker
-) -> str:
-    lines = [draw.line(run, of[name]) for run, of in zip(names, curves, strict=True) if name in of]
+def _curve_chart(
+    name: str, names: Sequence[str], curves: Sequence[Mapping[str, Curve]], draw: RunCharts
+) -> Chart:
+    lines = {run: of[name] for run, of in zip(names, curves, strict=True) if name in of}
     label = curve_label(name)
-    return draw.figure(_title(label), _with_unit(name, label), lines)
+    return draw.lines(_title(label), (label, _unit(name)), lines)
 
 
 def _title(label: str) -> str:
     return label[:1].upper() + label[1:]
 
 
-def _with_unit(name: str, label: str) -> str:
-    return f"{label}, s" if name.endswith("_s") and not name.endswith("per_s") else label
+def _unit(name: str) -> str:
+    return "s" if name.endswith("_s") and not name.endswith("per_s") else "1"
 
 
-def _validation_section(runs: Sequence[Run], names: Sequence[str], draw: FigureMaker) -> str:
+def _validation_charts(runs: Sequence[Run], names: Sequence[str], draw: RunCharts) -> list[Chart]:
     checked = {name: run for name, run in zip(names, runs, strict=True) if run.validations}
     told = (run.validations[-1].metrics[POLICY] for run in checked.values())
     scores = {name: _validation_curve(run, SCORE) for name, run in checked.items()}
-    figures = []
+    charts = []
     for metric in (SCORE, *dict.fromkeys(name for one in told for name in one if name != "score")):
         curves = {name: _validation_curve(run, metric) for name, run in checked.items()}
-        lines = [draw.line(name, curve) for name, curve in curves.items() if curve.values]
+        lines = {name: curve for name, curve in curves.items() if curve.values}
         if lines and (metric == SCORE or curves != scores):  # the score may be one of the metrics
-            title, label = _validation_labels(metric, next(iter(checked.values())))
-            figures.append(draw.figure(title, label, lines, _levels(checked, metric)))
-    if not figures:
-        return ""
-    said = "On held-out windows. Dotted lines are heuristics on the same windows."
-    return web_page.section("Validation", web_page.paragraph(said), web_page.charts(*figures))
+            charts.append(_validation_chart(metric, checked, lines, draw))
+    return charts
 
 
-def _validation_labels(metric: str, run: Run) -> tuple[str, str]:
-    if metric == SCORE:
-        return "Validation score", f"score, {'higher' if run.higher_is_better else 'lower'} is better"
-    label = metric_label(metric)
-    return f"Validation: {label}", _with_unit(metric, label)
+def _validation_chart(
+    metric: str, checked: Mapping[str, Run], lines: Mapping[str, Curve], draw: RunCharts
+) -> Chart:
+    levels = _levels(checked, metric)
+    if metric != SCORE:
+        label = metric_label(metric)
+        return draw.lines(f"Validation: {label}", (label, _unit(metric)), lines, levels)
+    higher = next(iter(checked.values())).higher_is_better
+    chart = draw.lines("Validation score", ("score", "1"), lines, levels)
+    return chart | {"note": f"{'Higher' if higher else 'Lower'} is better. {chart['note']}".strip()}
 
 
 def _validation_curve(run: Run, metric: str) -> Curve:
@@ -131,46 +136,42 @@ def _levels(checked: Mapping[str, Run], metric: str) -> list[Level]:
         same = len({f"{value:.6g}" for value in values.values()}) == 1
         shown = {"": next(iter(values.values()))} if same else values
         levels += [
-            (value, f"{short_policy(policy)} {short_number(value)}" + (f" ({run})" if run else ""))
-            for run, value in shown.items()
+            (value, short_policy(policy) + (f" ({run})" if run else "")) for run, value in shown.items()
         ]
     return levels
 
 
-def _settings_section(runs: Sequence[Run], names: Sequence[str]) -> str:
+def _settings(runs: Sequence[Run], names: Sequence[str]) -> tuple[str, str]:
+    """A heading and what stands under it."""
     settings = [settings_of(run.config) for run in runs]
     every = list(dict.fromkeys(key for one in settings for key in one))
     if len(runs) == 1:
         rows = [(key, settings[0][key]) for key in every]
-        return web_page.section("Settings", web_page.html_table(("setting", "value"), rows)) if rows else ""
+        return "Settings", layout.text_table("Settings", ("setting", "value"), rows) if rows else ""
     rows_of_all = [(key, *(one.get(key, "-") for one in settings)) for key in every]
     differ = [row for row in rows_of_all if len(set(row[1:])) > 1]
     if not differ:
-        return web_page.section("Settings", web_page.paragraph("All runs have the same settings."))
-    table = web_page.html_table(("setting", *names), differ)
-    return web_page.section("Settings that differ", f'<div class="scroll">{table}</div>')
+        return "Settings", layout.paragraph("All runs have the same settings.")
+    heading = "Settings that differ"
+    return heading, layout.text_table(heading, ("setting", *names), differ)
 
 
-def _files_section(runs: Sequence[Run], names: Sequence[str]) -> str:
-    links = []
-    for name, run in zip(names, runs, strict=True):
-        for event, what in (("update", "updates"), ("validation", "validations")):
-            if records := run.progress.of(event):
-                safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
-                links.append(web_page.download(f"{safe}-{what}.csv", "text/csv", _csv(records)))
-    said = "Every value that was written, as CSV."
-    return web_page.section("Data", web_page.paragraph(said), " &nbsp; ".join(links)) if links else ""
+def _files(page: PageMaker, runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+    return [
+        page.file(f"{name}-{what}", _rows(records)) + " "
+        for name, run in zip(names, runs, strict=True)
+        for event, what in (("update", "updates"), ("validation", "validations"))
+        if (records := run.progress.of(event))
+    ]
 
 
-def _csv(records: Sequence[Record]) -> str:
+def _rows(records: Sequence[Record]) -> list[list[Any]]:
     """Records as a table: their own fields, then their values by name."""
     known = ("step", "update", "elapsed_s", "samples_per_s", "score", "better")
     fields = [name for name in known if any(name in record for record in records)]
     values = list(dict.fromkeys(name for record in records for name in record["values"]))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*fields, *values])
+    rows: list[list[Any]] = [[*fields, *values]]
     for record in records:
-        row = [*(record.get(name) for name in fields), *(record["values"].get(name) for name in values)]
-        writer.writerow(["" if value is None else value for value in row])
-    return text.getvalue()
+        own = (record.get(name) for name in fields)
+        rows.append([*own, *(record["values"].get(name) for name in values)])
+    return rows

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuyard.report.pages import charts, web_page
-from gpuyard.report.pages.charts import Series
+from gpuyard.report import layout
+from gpuyard.report.figures import Chart, axis, rounded
+from gpuyard.report.frame import PageMaker
 from gpuyard.units import duration, number, plural
 from gpuyard.workload.auditing.fidelity import FidelityCard, FidelityFinding, card_facts
 from gpuyard.workload.distributions import WEEKDAYS
@@ -20,47 +21,33 @@ def description_page(summary: Mapping[str, Any], spread: Mapping[str, Any]) -> s
         summary: From ``describe``.
         spread: From ``distributions``.
     """
-    arrivals = spread["arrivals"]
-    figures = [
-        _gang_chart(summary),
-        *_duration_charts(spread["durations"]),
-        *_demand_charts(spread["demand"]),
-    ]
-    hours = (
-        "hour of the day (log's own clock)"
-        if arrivals["dated"]
-        else "hours since the first submit, modulo 24"
-    )
-    figures.append(
-        _count_chart("Submits by hour", [str(hour) for hour in range(24)], arrivals["by_hour"], hours)
-    )
-    if arrivals["by_weekday"] is not None:
-        figures.append(_count_chart("Submits by day of the week", WEEKDAYS, arrivals["by_weekday"], ""))
-    sections = [web_page.tiles(_facts(summary)), web_page.charts(*figures)]
+    page = PageMaker(f"Workload {summary['name']}", "What is in it")
+    page.add(layout.tiles(_facts(summary)))
+    jobs = [_gang_chart(summary), *_duration_charts(spread["durations"])]
+    page.section("Jobs", page.figures(jobs))
+    arrivals = [*_demand_charts(spread["demand"]), *_submit_charts(spread["arrivals"])]
+    page.section("Arrivals", page.figures(arrivals))
     if spread["users"] is not None:
-        sections.append(_user_section(spread["users"]))
-    sections.append(web_page.section("Quantiles", _quantile_table(summary)))
-    return web_page.page(f"Workload {summary['name']}", "What is in it", sections)
+        _add_users(page, spread["users"])
+    page.section("Quantiles", _quantile_table(summary))
+    return page.html()
 
 
 def card_page(card: FidelityCard) -> str:
     """A fidelity card."""
     counts = ", ".join(plural(card.count(severity), severity) for severity in ("warning", "note"))
-    subtitle = f"Fidelity card: {card.count('serious')} serious, {counts}"
-    findings = [_finding(finding) for finding in card.findings] or [web_page.paragraph("Nothing was found.")]
-    sections = [
-        web_page.tiles(card_facts(card)),
-        web_page.charts(*_demand_charts(card.demand.model_dump())),
-        web_page.section("Findings", *findings),
-        web_page.section("Checks that found nothing", web_page.paragraph(", ".join(card.passed) or "none")),
-    ]
+    page = PageMaker(f"Workload {card.name}", f"Fidelity card: {card.count('serious')} serious, {counts}")
+    page.add(layout.tiles(card_facts(card)), page.figures(_demand_charts(card.demand.model_dump())))
+    findings = [_finding(finding) for finding in card.findings] or [layout.paragraph("Nothing was found.")]
+    page.section("Findings", *findings)
+    page.section("Checks that found nothing", layout.paragraph(", ".join(card.passed) or "none"))
     if card.skipped:
         rows = [(check.id, check.why) for check in card.skipped]
-        sections.append(web_page.section("Checks not made", web_page.html_table(("check", "why"), rows)))
+        page.section("Checks not made", layout.text_table("Checks not made", ("check", "why"), rows))
     if card.history:
         rows = [(step.name, _settings_text(step.settings)) for step in card.history]
-        sections.append(web_page.section("How it was made", web_page.html_table(("step", "settings"), rows)))
-    return web_page.page(f"Workload {card.name}", subtitle, sections)
+        page.section("How it was made", layout.text_table("How it was made", ("step", "settings"), rows))
+    return page.html()
 
 
 def _settings_text(settings: Mapping[str, Any]) -> str:
@@ -69,7 +56,7 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
 
 def _finding(finding: FidelityFinding) -> str:
     details = [" | ".join(value) for value in finding.numbers.values() if isinstance(value, tuple)]
-    return web_page.finding(
+    return layout.finding(
         finding.severity, finding.title, finding.id, [finding.meaning, finding.remedy, *details]
     )
 
@@ -88,69 +75,112 @@ def _facts(summary: Mapping[str, Any]) -> dict[str, str]:
     return facts
 
 
-def _gang_chart(summary: Mapping[str, Any]) -> str:
+def _gang_chart(summary: Mapping[str, Any]) -> Chart:
     sizes = summary["gang_sizes"]
     shown = sorted(sizes, key=lambda size: -size["jobs"])[:MOST_SIZES]
     shown = sorted(shown, key=lambda size: float(size["gpus"]))
-    jobs = [size["share_of_jobs"] for size in shown]
-    work = [size["share_of_gpu_time"] or 0.0 for size in shown]
     left_out = f" (the {MOST_SIZES} commonest of {len(sizes)})" if len(sizes) > len(shown) else ""
-    return charts.bar_chart(
-        f"Gang sizes{left_out}",
-        [f"{size['gpus']:g}" for size in shown],
-        [Series("share of jobs", jobs), Series("share of GPU time", work)],
-        charts.share_axis("share", max(*jobs, *work)),
-        "GPUs of a job",
-    )
+    return {
+        "kind": "columns",
+        "title": f"Gang sizes{left_out}",
+        "x": axis("GPUs of a job", "1"),
+        "y": axis("share", "share"),
+        "labels": [f"{size['gpus']:g}" for size in shown],
+        "series": _named(
+            ("share of jobs", [size["share_of_jobs"] for size in shown]),
+            ("share of GPU time", [size["share_of_gpu_time"] or 0.0 for size in shown]),
+        ),
+    }
 
 
-def _duration_charts(durations: Mapping[str, Any]) -> list[str]:
+def _duration_charts(durations: Mapping[str, Any]) -> list[Chart]:
     edges = durations["edges_s"]
-    series = [Series("share of jobs", durations["share_of_jobs"])]
-    curves = [Series("jobs", durations["quantiles_s"])]
-    if durations["share_of_gpu_time"] is not None:
-        series.append(Series("share of GPU time", durations["share_of_gpu_time"]))
-        curves.append(Series("GPU time", durations["gpu_time_quantiles_s"]))
-    x = charts.duration_axis("duration", edges[0], edges[-1])
-    y = charts.share_axis("share", max(max(one.values) for one in series))
+    series = _named(
+        ("share of jobs", durations["share_of_jobs"]), ("share of GPU time", durations["share_of_gpu_time"])
+    )
+    curves = _named(("jobs", durations["quantiles_s"]), ("GPU time", durations["gpu_time_quantiles_s"]))
+    x = axis("duration", "s", "log")
+    shares = axis("share at most as long", "share", low=0.0, high=1.0)
+    lines = [{**curve, "x": curve["y"], "y": _evenly(len(curve["y"]))} for curve in curves]
     return [
-        charts.histogram("Durations", edges, series, x, y),
-        charts.cdf_chart("Durations, cumulative", curves, x),
+        {
+            "kind": "columns",
+            "title": "Durations",
+            "x": x,
+            "y": axis("share", "share"),
+            "edges": rounded(edges),
+            "series": series,
+        },
+        {
+            "kind": "lines",
+            "tells": "quantiles",
+            "title": "Durations, cumulative",
+            "note": "Share at most as long.",
+            "x": {**x, "floor": edges[0]},
+            "y": shares,
+            "series": lines,
+        },
     ]
 
 
-def _demand_charts(demand: Mapping[str, Any]) -> list[str]:
+def _demand_charts(demand: Mapping[str, Any]) -> list[Chart]:
     count, step_s = len(demand["jobs"]), demand["step_s"]
     unit_s, unit = (86400.0, "days") if count * step_s > 3 * 86400 else (3600.0, "hours")
-    x_values = [index * step_s / unit_s for index in range(count + 1)]
-    x = charts.linear_axis(f"{unit} since the first submit", x_values[-1], count=8)
-    x = charts.Axis(0.0, x_values[-1], x.label, tuple(tick for tick in x.ticks if tick[0] <= x_values[-1]))
+    places = rounded((index * step_s / unit_s for index in range(count + 1)), 7)
     named = _STEP_NAMES.get(step_s, duration(step_s))
     of_cluster = demand["gpus"] is not None
     in_system, submitted = _held(demand["in_system"]), _held(demand["submitted"])
     usual = sorted(submitted)[int(0.95 * (len(submitted) - 1))]
     high = max(*in_system, usual, 1.1 if of_cluster else 0.0)
-    y = charts.share_axis("of the GPUs", high) if of_cluster else charts.linear_axis("GPUs", high)
-    series = [Series("submitted work", submitted), Series("busy if all started at submit", in_system)]
-    load = charts.line_chart(
-        f"Demand by {named}",
-        [x_values, x_values],
-        series,
-        x,
-        y,
-        steps=True,
-        limit=(1.0, "all GPUs") if of_cluster else None,
-    )
-    jobs = _held(demand["jobs"])
-    arrivals = charts.line_chart(
-        f"Jobs submitted by {named}",
-        [x_values],
-        [Series("jobs", jobs)],
-        x,
-        charts.linear_axis("jobs", max(jobs)),
-        steps=True,
-    )
-    return [load, arrivals]
+    load = _named(("submitted work", submitted), ("busy if all started at submit", in_system))
+    label, kind = ("share of the GPUs", "share") if of_cluster else ("GPUs", "1")
+    common = {
+        "kind": "lines",
+        "tells": "maximum",
+        "steps": True,
+        "x": axis(f"{unit} since the first submit", "1", low=0.0, high=count * step_s / unit_s),
+    }
+    return [
+        {
+            **common,
+            "title": f"Demand by {named}",
+            "note": f"{label[0].upper()}{label[1:]}; peaks of submitted work may be cut off.",
+            "y": axis(label, kind, low=0.0, high=high or 1.0),
+            "levels": [{"name": "all GPUs", "value": 1.0}] if of_cluster else [],
+            "series": [{**one, "x": places} for one in load],
+        },
+        {
+            **common,
+            "title": f"Jobs submitted by {named}",
+            "y": axis("jobs", "1", low=0.0),
+            "series": [{**one, "x": places} for one in _named(("jobs", _held(demand["jobs"])))],
+        },
+    ]
+
+
+def _submit_charts(arrivals: Mapping[str, Any]) -> list[Chart]:
+    hours = "hour of the day (log's own clock)"
+    if not arrivals["dated"]:
+        hours = "hours since the first submit, modulo 24"
+    by_hour = _count_chart("Submits by hour", [str(hour) for hour in range(24)], arrivals["by_hour"], hours)
+    if arrivals["by_weekday"] is None:
+        return [by_hour]
+    title = "Submits by day of the week"
+    return [by_hour, _count_chart(title, WEEKDAYS, arrivals["by_weekday"], "day of the week")]
+
+
+def _named(*series: tuple[str, Sequence[float] | None]) -> list[Chart]:
+    """Series that are known, each with its own colour."""
+    return [
+        {"name": name, "colour": number, "y": rounded(values)}
+        for number, (name, values) in enumerate(series, 1)
+        if values is not None
+    ]
+
+
+def _evenly(count: int) -> list[float]:
+    """Shares from none to all."""
+    return [round(index / (count - 1), 6) for index in range(count)]
 
 
 def _held(values: Sequence[float]) -> list[float]:
@@ -158,12 +188,18 @@ def _held(values: Sequence[float]) -> list[float]:
     return [*values, values[-1]]
 
 
-def _count_chart(title: str, labels: Sequence[str], counts: Sequence[int], x_label: str) -> str:
-    axis = charts.linear_axis("jobs", max(counts))
-    return charts.bar_chart(title, labels, [Series("jobs", counts)], axis, x_label)
+def _count_chart(title: str, labels: Sequence[str], counts: Sequence[int], x_label: str) -> Chart:
+    return {
+        "kind": "columns",
+        "title": title,
+        "x": axis(x_label, "1"),
+        "y": axis("jobs", "1"),
+        "labels": list(labels),
+        "series": _named(("jobs", counts)),
+    }
 
 
-def _user_section(users: Mapping[str, Any]) -> str:
+def _add_users(page: PageMaker, users: Mapping[str, Any]) -> None:
     rows = [
         (
             entry["user"],
@@ -174,24 +210,27 @@ def _user_section(users: Mapping[str, Any]) -> str:
         for entry in users["top"]
     ]
     columns = ("user", "jobs", "share of jobs", "share of GPU time")
-    table = web_page.html_table(columns, rows, numbers=(1, 2, 3))
-    said = f"{plural(users['users'], 'user')}."
-    figures = ""
+    said, charts = f"{plural(users['users'], 'user')}.", []
     if users["lorenz"] is not None:
         said += (
             f" Gini coefficient of GPU time over users: {users['gini']:.2f} (0 = all alike, 1 = one has all)."
         )
-        shares = [index / (len(users["lorenz"]) - 1) for index in range(len(users["lorenz"]))]
-        figures = charts.line_chart(
-            "GPU time over users (Lorenz curve)",
-            [shares, shares],
-            [Series("users, the smallest first", users["lorenz"]), Series("if all were alike", shares)],
-            charts.share_axis("share of users"),
-            charts.share_axis("share of GPU time"),
-        )
-    return web_page.section(
-        "Users", web_page.paragraph(said), web_page.charts(figures, f"<figure>{table}</figure>")
-    )
+        charts.append(_lorenz_chart(users["lorenz"]))
+    table = layout.text_table("Users", columns, rows, numbers=(1, 2, 3))
+    page.section("Users", page.figures(charts, table), intro=said)
+
+
+def _lorenz_chart(lorenz: Sequence[float]) -> Chart:
+    shares = _evenly(len(lorenz))
+    lines = _named(("users, the smallest first", lorenz), ("if all were alike", shares))
+    return {
+        "kind": "lines",
+        "title": "GPU time over users (Lorenz curve)",
+        "note": "Share of GPU time of so many users.",
+        "x": axis("share of users", "share", low=0.0, high=1.0),
+        "y": axis("share of GPU time", "share", low=0.0, high=1.0),
+        "series": [{**line, "x": shares} for line in lines],
+    }
 
 
 def _quantile_table(summary: Mapping[str, Any]) -> str:
@@ -205,7 +244,7 @@ def _quantile_table(summary: Mapping[str, Any]) -> str:
         if summary[key] is not None:
             shown = number if key == "gpus" else duration
             rows.append((label, *(shown(float(summary[key][name])) for name in names)))
-    return web_page.html_table(("of jobs", *names), rows, numbers=range(1, len(names) + 1))
+    return layout.text_table("Quantiles", ("of jobs", *names), rows, numbers=range(1, len(names) + 1))
 
 
 def _percent(share: float | None) -> str:
