@@ -5,17 +5,17 @@ from __future__ import annotations
 import json as json_text
 import sys
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from gpuyard.cli.inputs import check_output, one_line, open_console, print_json
+from gpuyard.cli.inputs import check_output, flag, one_line, open_console, print_json
 from gpuyard.cli.parameters import Flag, Json, settings
 from gpuyard.cli.runs import run_document
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, spelt
 from gpuyard.learn.config import EnvironmentSection, TrainConfig, TrainingSection
 from gpuyard.learn.process.exit_codes import FAILED
 from gpuyard.runs.directory import FOLDER, find_directory, open_run
@@ -140,16 +140,19 @@ def _run(
     directory: Path, config: TrainConfig | None, minutes: float | None, json: bool, notes: Sequence[str] = ()
 ) -> int:
     from gpuyard.learn.process.launch import TrainingFailedError
-    from gpuyard.learn.run import resume_run, start_run
+    from gpuyard.learn.run import StartedRun, resume_run, start_run
 
-    watch = partial(watch_training, console=errors())
+    def watch(run: StartedRun) -> int:
+        notes = [spelt(note, flag) for note in run.notes]
+        return watch_training(replace(run, notes=notes), errors())
+
     try:
         if config is not None:
             code = start_run(directory, config, watch, notes)
         else:
             code = resume_run(directory, watch, minutes)
     except TrainingFailedError as error:
-        print(f"error: {one_line(str(error))}", file=sys.stderr)
+        print(f"error: {one_line(spelt(str(error), flag))}", file=sys.stderr)
         return FAILED
     run, console = open_run(directory), open_console()
     found = search_summary(run)
@@ -199,7 +202,7 @@ def export(
     try:
         written = export_model(model, out)
     except ExportFailedError as error:
-        print(f"error: {one_line(str(error))}", file=sys.stderr)
+        print(f"error: {one_line(spelt(str(error), flag))}", file=sys.stderr)
         return 1
     if json:
         print_json(written.document())

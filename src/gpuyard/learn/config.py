@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gpuyard.config import Seed, Whole, available_cores, refusal
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.files import toml_text
 from gpuyard.learn.algorithm import Algorithm, algorithm_names, find_algorithm
 from gpuyard.learn.rates import Schedule
@@ -186,7 +186,7 @@ class TrainConfig(Section):
         if self.warm_start is not None and not find_algorithm(self.algorithm).takes_warm_start:
             raise ValueError(
                 f"warm_start does not go before {self.algorithm}; run train clone and start {self.algorithm} "
-                "with --init-from"
+                f"with {setting('init_from')}"
             )
         return self
 
@@ -291,10 +291,11 @@ def _resolved(config: TrainConfig) -> TrainConfig:
     if envs % count:
         multiples = [number for number in (envs // count * count, (envs // count + 1) * count) if number]
         counts = [*(n for n in even if n < count)][-1:] + [*(n for n in even if n > count)][:1]
+        envs_that_fit = setting("environment.envs", " or ".join(map(str, multiples)))
+        counts_that_fit = setting("training.processes", " or ".join(map(str, counts)))
         raise InputError(
             f"environment.envs {envs} cannot be shared evenly by training.processes {count}; give "
-            f"--environment.envs {' or '.join(map(str, multiples))}, or --processes "
-            f"{' or '.join(map(str, counts))}"
+            f"{envs_that_fit}, or {counts_that_fit}"
         )
     return config
 

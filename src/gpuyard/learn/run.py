@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.files import atomic_write, check_directory, read_toml
 from gpuyard.learn.algorithm import find_algorithm
 from gpuyard.learn.config import TrainConfig, merged, read_config
@@ -72,7 +72,8 @@ def start_run(directory: Path, config: TrainConfig, watch: Watch = wait, notes: 
     check_directory(directory)
     if directory.exists() and any(directory.iterdir()):
         raise InputError(
-            f"{directory}: is not empty; choose another --out, or resume its run by --resume {directory}"
+            f"{directory}: is not empty; choose another {setting('out')}, or resume its run by "
+            f"{setting('resume', directory)}"
         )
     config, remarks = find_algorithm(config.algorithm).prepare(config)
     start = None if config.init_from is None else find_model(config.init_from)
@@ -103,7 +104,8 @@ def resume_run(directory: Path, watch: Watch = wait, minutes: float | None = Non
     if run is not None and run.state in ("finished", "early") and minutes is None:
         raise InputError(
             f"{directory}: is finished ({run.last_step:,} samples); train on from its best model with "
-            f"--init-from {directory}, or give it more time with --minutes if its steps are not used up"
+            f"{setting('init_from', directory)}, or give it more time with {setting('training.minutes')} "
+            "if its steps are not used up"
         )
     if minutes is not None:
         tables = merged(tables, {"training": {"minutes": minutes}})

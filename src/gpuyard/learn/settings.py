@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.files import read_toml, toml_value
 from gpuyard.learn.algorithm import find_algorithm
 from gpuyard.learn.config import TrainConfig, merged, read_config
@@ -59,8 +59,8 @@ def assemble(
         tables["init_from"] = init_from
     if left_behind(tables.get("environment", {}).get("workload")):
         raise InputError(
-            f"{init_from}: was trained on jobs that do not come with it; say which with --workload JOBS, or "
-            "make them as its card says (docs/models.md)"
+            f"{init_from}: was trained on jobs that do not come with it; say which with "
+            f"{setting('environment.workload', 'JOBS')}, or make them as its card says (docs/models.md)"
         )
     return read_config({**tables, "algorithm": algorithm}, "")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.learn.config import RuleSection, TrainConfig
 from gpuyard.learn.networks.heads import SchedulingNetwork, make_network
 from gpuyard.network.config import RULE_KINDS, NetworkConfig
@@ -37,8 +37,9 @@ def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None
     if config.init_from is None:
         if _needs_rule(config.network) and config.rule is None:
             raise InputError(
-                "a network that is or starts from a rule needs one: --init-from and a run of train search, "
-                "or first weights by column, such as --rule.score.area -1.0 (the smallest area first)"
+                f"a network that is or starts from a rule needs one: {setting('init_from')} and a run of "
+                f"train search, or first weights by column, such as {setting('rule.score.area', -1.0)} (the "
+                "smallest area first)"
             )
         rule = None if config.rule is None else rule_tensors(config.rule, model)
         return make_network(config.network, sizes, seed=seed, rule=rule)
@@ -46,7 +47,8 @@ def make_policy_network(config: TrainConfig, model: EnvModel, start: Path | None
     tensors = {name: torch.from_numpy(array.copy()) for name, array in first.tensors.items()}
     if first.network.kind == "rule":
         if not _needs_rule(config.network):
-            raise InputError(f"{config.init_from} holds a rule; start from it with network.residual = 'rule'")
+            residual = setting("network.residual", "rule")
+            raise InputError(f"{config.init_from} holds a rule; start from it with {residual}")
         rule = rule_for_columns(first, model, config.init_from)
         return make_network(config.network, sizes, seed=seed, rule=rule)
     check_network(first, config.network, sizes, config.init_from)
@@ -97,10 +99,9 @@ def _moved_weights(
     moved = [left[name].pop(0) if left.get(name) else 0.0 for name in here]
     lost = [name for name, unused in left.items() if any(unused)]
     if lost:
-        features = part.rstrip("s") + "_features"
         raise InputError(
             f"{source}: the rule goes by columns of {part} that the environment does not show: "
-            f"{', '.join(lost)}; name them too in --environment.{features}, or leave that out"
+            f"{', '.join(lost)}; name them too in {_features(part)}, or leave that out"
         )
     return moved
 
@@ -169,14 +170,19 @@ def check_columns(start: ModelFile, model: EnvModel, network: NetworkConfig, sou
         differ = _differing(Counter(there), Counter(here))
         raise InputError(
             f"{source} does not fit the environment: its columns of {part} are others ({differ}); set "
-            f"--environment.{part.rstrip('s')}_features as it was trained, on as many pools of GPUs"
+            f"{_features(part)} as it was trained, on as many pools of GPUs"
         )
     there_form, here_form = start.environment.lookahead, model.config.lookahead
     if "lookahead" in parts["globals"] and there_form != here_form:
         raise InputError(
             f"{source} does not fit the environment: its lookahead is {there_form} and not {here_form}; set "
-            f"--environment.lookahead {there_form}"
+            f"{setting('environment.lookahead', there_form)}"
         )
+
+
+def _features(part: str) -> str:
+    """The setting that chooses the columns of a part."""
+    return setting(f"environment.{part.rstrip('s')}_features")
 
 
 def _differing(there: Counter[str], here: Counter[str]) -> str:

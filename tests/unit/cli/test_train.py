@@ -60,7 +60,12 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
         (["ppo", "--workload", "missing.csv", "--cluster", "4x4"], ["missing.csv"]),
         (["ppo", "--config", "missing.toml"], ["missing.toml", "cannot be read"]),
         (["ppo", "--init-from", "runs/none"], ["runs/none", "no such run"]),
-        (["ppo", "--network.residual", "rule"], ["rule", "--init-from", "train search"]),
+        (["ppo", "--network.residual", "rule"], ["needs one: --init-from and a run of train search"]),
+        (["ppo", "--network.residual", "rule"], ["such as --rule.score.area -1.0 (the smallest area first)"]),
+        (
+            ["ppo", "--environment.envs", "7", "--processes", "2"],
+            ["give --environment.envs 6 or 8, or --processes 1 or 7"],
+        ),
         (["ppo", "--network.kind", "host-attention"], ["host-attention is not for select-job"]),
         (["ppo", "--device", "cuda"], ["cuda", "use cpu"]),
         (["ppo", "--resume", "runs/x"], ["--resume resumes a run as it was set up"]),
@@ -118,7 +123,7 @@ def test_run_leaves_its_directory_and_says_how_to_use_it(
     assert {"config.toml", "progress.jsonl", "checkpoint.safetensors", "best.safetensors"} <= names
     code, out, err = run("ppo", *TINY, "--out", "runs/ppo-1")
     assert code == cli.BAD_INPUT
-    assert "not empty" in err
+    assert "not empty; choose another --out, or resume its run by --resume runs/ppo-1" in err
 
 
 def test_trained_policy_is_compared_like_any_other(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
@@ -145,6 +150,7 @@ def test_finished_run_is_not_resumed_without_more_time(run: Run) -> None:
     code, _, err = run("--resume", "ppo-1")
     assert code == cli.BAD_INPUT
     assert "is finished" in err
+    assert "with --init-from runs/ppo-1, or give it more time with --minutes if" in err
     lines = Path("runs/ppo-1/progress.jsonl").read_text()
     code, out, _ = run("--resume", "runs/ppo-1", "--minutes", 5)
     assert code == 0
@@ -189,8 +195,9 @@ def test_search_leaves_a_rule_that_acts_and_that_networks_start_from(
         "--search.express_k",
         "[0.1]",
     ]
-    code, out, _ = run("search", "--workload", "demo", *small)
+    code, out, err = run("search", "--workload", "demo", *small)
     assert code == 0
+    assert "; --search.jobs_per_window sets another size" in err
     assert "gpuyard train ppo --init-from runs/search-1" in out
     assert cli.main(["simulate", "demo", "--policy", "runs/search-1", "--json"]) == 0
     capfd.readouterr()

@@ -48,7 +48,7 @@ def a_model(path: Path, *, env: SchedulingVectorEnv | None = None, **network: An
         (
             {},
             {"job_features": JOB_COLUMNS[::-1]},
-            r"columns of jobs are others \(the same ones in another order\); set --environment\.job_features",
+            r"columns of jobs are others \(the same ones in another order\); set `environment\.job_features`",
         ),
         (
             {},
@@ -97,7 +97,7 @@ def test_another_form_of_the_lookahead_is_refused(tmp_path: Path) -> None:
     source = a_model(tmp_path / "a.safetensors")
     config = read_config({"algorithm": "ppo", "network": {"width": 8}, "init_from": source})
     with pytest.raises(
-        InputError, match=r"its lookahead is sorted and not cdf; set --environment\.lookahead"
+        InputError, match=r"its lookahead is sorted and not cdf; set `environment\.lookahead=sorted`"
     ):
         make_policy_network(config, environment(lookahead="cdf").model)
 

@@ -40,15 +40,15 @@ from gpuyard.terminal.live import setup_in_words
         ({"d3qn": {}}, r"table d3qn in a run of ppo"),
         (
             {"environment": {"envs": 7}, "training": {"processes": 2}},
-            r"--environment\.envs 6 or 8, or --processes 1 or 7",
+            r"`environment\.envs=6 or 8`, or `training\.processes=1 or 7`",
         ),
         (
             {"environment": {"envs": 64}, "training": {"processes": 3}},
-            r"envs 64 cannot be shared evenly by training\.processes 3; .*63 or 66, or --processes 2 or 4",
+            r"envs 64 cannot be shared evenly by training\.processes 3; .*63 or 66`, or `.*=2 or 4`",
         ),
         (
             {"environment": {"envs": 2}, "training": {"processes": 3}},
-            r"--environment\.envs 3, or --processes 2$",
+            r"`environment\.envs=3`, or `training\.processes=2`$",
         ),
         ({"network": {"kind": "cross-attention", "width": 30, "heads": 4}}, r"multiple of heads"),
         ({"network": {"kind": "rule", "residual": "base"}}, r"rule starts from itself"),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpuyard.env.vector import SchedulingVectorEnv
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.learn.algorithm import Algorithm
 from gpuyard.learn.config import TrainConfig
 from gpuyard.learn.memory.environments import Environments
@@ -44,7 +44,9 @@ LONG_LOOK_STEPS = 1000
 """The same where the middle of columns matters too, which moves in the course of an episode."""
 MANY_WEIGHTS = 500
 """Of a ``state-rule``: with more of them many generations pass before anything is found."""
-FEWER_COLUMNS = "name some with --environment.job_features and --environment.global_features"
+FEWER_COLUMNS = (
+    f"name some with {setting('environment.job_features')} and {setting('environment.global_features')}"
+)
 MOVED_BY_STATE = {"score.weight": "score_state.weight", "gate_jobs.weight": "gate_state.weight"}
 
 
@@ -206,7 +208,7 @@ class Evolution:
                 "varies; use other features of the environment, or a gate_step above 0"
             )
         if size > MOST_WEIGHTS:
-            fewer = "use a smaller --network.width" if middle is None else FEWER_COLUMNS
+            fewer = f"use a smaller {setting('network.width')}" if middle is None else FEWER_COLUMNS
             raise InputError(
                 f"evolve moves at most {MOST_WEIGHTS:,} weights, but there are {size:,}; {fewer}"
             )

@@ -404,7 +404,7 @@ class Search(Algorithm):
         fitting = own.model_copy(update={"jobs_per_window": size})
         remark = (
             f"windows of {size} jobs instead of {usual:,}, as {config.environment.workload} has only "
-            f"{len(workload):,}; --search.jobs_per_window sets another size"
+            f"{len(workload):,}; {setting('search.jobs_per_window')} sets another size"
         )
         return config.model_copy(update={"settings": fitting}), [remark]
 

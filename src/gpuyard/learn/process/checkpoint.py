@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from gpuyard import _core
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.files import atomic_write, parse_json
 
 FORMAT = 2
@@ -75,7 +75,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         InputError: if it is missing, damaged, or of another version.
     """
     if not path.is_file():
-        raise InputError(f"{path}: there is no checkpoint here; begin a new run without --resume")
+        raise InputError(f"{path}: there is no checkpoint here; begin a new run without {setting('resume')}")
     try:
         with safe_open(path, framework="numpy") as file:
             header = (file.metadata() or {}).get(_KEY)
@@ -86,7 +86,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except (SafetensorError, ValueError, OSError) as error:
         raise InputError(
             f"{path}: is damaged ({str(error).splitlines()[0]}); restore a copy, or begin a new run with "
-            "--init-from and the run's best.safetensors"
+            f"{setting('init_from')} and the run's best.safetensors"
         ) from None
     if document.get("format") != FORMAT:
         raise InputError(
@@ -101,7 +101,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if document.get("sha256") != _hash(arrays):
         raise InputError(
             f"{path}: its contents do not match its checksum; restore a copy, or begin a new run with "
-            "--init-from and the run's best.safetensors"
+            f"{setting('init_from')} and the run's best.safetensors"
         )
     return Checkpoint(document, arrays)
 

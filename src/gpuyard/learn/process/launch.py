@@ -140,7 +140,7 @@ class TrainingProcesses:
             reason = f"it was ended by signal {signal.Signals(-number).name}{why}"
         raise TrainingFailedError(
             f"{self._directory}: training failed in process {rank}: {reason}; all that it said is in "
-            f"{self._log(rank)}; gpuyard train --resume {self._directory} goes on from the last checkpoint"
+            f"{self._log(rank)}; gpuyard train --resume {self._directory} resumes from the last checkpoint"
         )
 
 

@@ -74,9 +74,9 @@ def test_many_weights_of_a_state_rule_are_told(changes: dict[str, Any], count: i
 
 def test_a_state_rule_of_too_many_weights_is_told_to_take_fewer_columns() -> None:
     steps = {"score.weight": np.ones((1, 2001))}
-    with pytest.raises(InputError, match=r"at most 2,000 weights.*--environment.job_features"):
+    with pytest.raises(InputError, match=r"at most 2,000 weights.*`environment\.job_features`"):
         Evolution(START, steps, settings(), seed=1, middle=np.zeros(3))
-    with pytest.raises(InputError, match=r"at most 2,000 weights.*--network.width"):
+    with pytest.raises(InputError, match=r"at most 2,000 weights.*`network\.width`"):
         Evolution(START, steps, settings(), seed=1)
 
 

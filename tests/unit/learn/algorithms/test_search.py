@@ -447,7 +447,7 @@ def test_windows_are_shorter_where_the_usual_ones_find_no_room(
     config, remarks = Search.prepare(read_config(tables))
     assert config.settings.jobs_per_window == size
     assert config.to_document()["search"]["jobs_per_window"] == size
-    assert any("--search.jobs_per_window" in remark for remark in remarks) == (size in (256, 32))
+    assert any("`search.jobs_per_window`" in remark for remark in remarks) == (size in (256, 32))
 
 
 def test_too_few_jobs_for_any_window_are_left_to_be_refused() -> None:

@@ -42,7 +42,7 @@ def test_truncated_checkpoint_is_refused(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "c"
     write_checkpoint(path, some())
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(InputError, match=r"damaged.*--init-from"):
+    with pytest.raises(InputError, match=r"damaged.*`init_from`"):
         read_checkpoint(path)
 
 
