@@ -10,6 +10,7 @@
 #include "env/network_policy.hpp"
 #include "env/rollout.hpp"
 #include "network/network.hpp"
+#include "observation/snapshot_view.hpp"
 #include "python/bindings_shared.hpp"
 
 namespace gpuyard {
@@ -243,6 +244,14 @@ void bind_policies(nb::module_& m) {
                                   to_numpy(std::move(times.waiting)));
         },
         "spec"_a, "table"_a, "network"_a, "count"_a);
+    m.def(
+        "observe",
+        [](const Snapshot& snapshot, const EnvSpec& spec) {
+            Observation o = observe(snapshot, spec);
+            return nb::make_tuple(to_numpy(std::move(o.jobs)), to_numpy(std::move(o.nodes)),
+                                  to_numpy(std::move(o.globals)));
+        },
+        "snapshot"_a, "spec"_a);
     m.def(
         "observed_sizes",
         [](const Snapshot& snapshot, const std::string& tokens) {

@@ -8,7 +8,6 @@
 
 #include "base/index.hpp"
 #include "network/kernels.hpp"
-#include "observation/snapshot_view.hpp"
 #include "policy/order.hpp"
 #include "policy/placement.hpp"
 #include "policy/policy.hpp"
@@ -130,14 +129,6 @@ void bind_placements(nb::module_& m) {
 void bind_testing(nb::module_& m) {
     bind_formulas(m);
     bind_placements(m);
-    m.def(
-        "observe",
-        [](const Snapshot& snapshot, const EnvSpec& spec) {
-            Observation o = observe(snapshot, spec);
-            return nb::make_tuple(to_numpy(std::move(o.jobs)), to_numpy(std::move(o.nodes)),
-                                  to_numpy(std::move(o.globals)));
-        },
-        "snapshot"_a, "spec"_a);
     std::vector<std::string> kernels;
     for (const Kernels* form : available_kernels()) kernels.emplace_back(form->name);
     m.attr("NETWORK_KERNELS") = kernels;

@@ -20,7 +20,6 @@ PAGES = [
     path
     for folder in ("start", "guide", "contract", "formats", "algorithms")
     for path in sorted((DOCS / folder).glob("*.md"))
-    if path.name not in ("mdp.md",)
 ] + [DOCS / "cli.md"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -52,7 +52,7 @@ def bits(array: Any) -> Any:
 
 def check_observed(env: SchedulingEnv, seen: Any) -> None:
     """The encoder makes of a snapshot what the environment keeps up to date."""
-    parts = _core.testing.observe(env.snapshot(), env.model.spec)
+    parts = _core.observe(env.snapshot(), env.model.spec)
     for name, part in zip(("jobs", "nodes", "globals"), parts, strict=True):
         own, made = bits(seen[name]), bits(part)
         assert len(own) == len(made)
@@ -166,7 +166,7 @@ def test_a_snapshot_does_not_change_while_the_episode_goes_on() -> None:
     env = make_env(jobs_for("mixed", 4), CLUSTERS["mixed"], window=8)
     kept = [(env.snapshot(), seen) for seen in states(env, at_random(4))]
     for snapshot, seen in kept:
-        parts = _core.testing.observe(snapshot, env.model.spec)
+        parts = _core.observe(snapshot, env.model.spec)
         for name, part in zip(("jobs", "nodes", "globals"), parts, strict=True):
             assert np.array_equal(bits(seen[name]), bits(part))
     assert len(kept) > 10
