@@ -129,6 +129,13 @@ void bind_placements(nb::module_& m) {
 void bind_testing(nb::module_& m) {
     bind_formulas(m);
     bind_placements(m);
+    const auto names_of = [](const auto& table) {
+        std::vector<std::string> names;
+        for (const auto& entry : table) names.emplace_back(entry.name);
+        return names;
+    };
+    m.attr("BACKFILLS") = names_of(kBackfills);
+    m.attr("PLACEMENTS") = names_of(kPlacements);
     std::vector<std::string> kernels;
     for (const Kernels* form : available_kernels()) kernels.emplace_back(form->name);
     m.attr("NETWORK_KERNELS") = kernels;

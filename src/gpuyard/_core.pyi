@@ -321,6 +321,8 @@ def time_decisions(
 class testing:  # noqa: N801 - a module
     """Parts of the core by themselves, for tests that compare them with another implementation."""
 
+    BACKFILLS: list[str]
+    PLACEMENTS: list[str]
     NETWORK_KERNELS: list[str]
 
     @staticmethod

@@ -253,11 +253,12 @@ def test_accepting_everything_gives_the_base_policys_simulation(cluster: str, po
 
 @pytest.mark.parametrize("policy", ["largest+strict", "largest+strict/spread", "largest+easy", "ljf"])
 def test_a_policy_does_not_accept_what_only_fits_as_another_job_is_held_back(policy: str) -> None:
-    # Two GPUs, a job that needs both and one that needs one, and a third to come. With nothing held back the
-    # policy starts the first, after which the second does not fit.
-    jobs = [Job(0, 20, 2), Job(0, 10, 1), Job(100, 10, 1)]
-    env = make_env(jobs, "2x1", "accept-or-skip", base_policy="largest+strict/anywhere", window=4)
+    # Next to a job that runs, so that skipping is legal, two GPUs are free. One job needs both and one needs
+    # one. With nothing held back the policy starts the first, after which the second does not fit.
+    jobs = [Job(0, 1000, 1), Job(1, 20, 2), Job(1, 10, 1), Job(100, 10, 1)]
+    env = make_env(jobs, "3x1", "accept-or-skip", base_policy="largest+strict/anywhere", window=4)
     env.reset(seed=0)
+    env.step(1)
     assert env.expert_action(policy) == 1
     env.step(0)
     assert env.action_masks().tolist() == [True, True]
