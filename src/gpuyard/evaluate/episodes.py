@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from gpuyard.errors import InputError, setting
 from gpuyard.evaluate.comparison import Comparison
-from gpuyard.evaluate.config import BEST
+from gpuyard.evaluate.config import BEST, EvaluationConfig
 from gpuyard.evaluate.contenders import Contender, contender_of
 from gpuyard.evaluate.engine import CHOSEN_IN, Figures, Outcomes, Progress, evaluate, no_progress
 from gpuyard.evaluate.setting import RETURN, Setting, fingerprint_of, lower_is_better
@@ -118,9 +118,7 @@ def _settings_of(source: str, changes: Mapping[str, Any]) -> tuple[EnvironmentSe
         place, document = source, dict(read_model(find_model(source)).training)
         document.pop("validation", None)  # what it reached, not how that was measured
     if document.get("algorithm") == "search":
-        raise InputError(
-            f"{source}: a search has no environment of its own; compare it with {setting('on', 'JOBS')}"
-        )
+        document = _document_of_search(source, document)
     document["environment"] = {**document.get("environment", {}), **changes}
     if left_behind(document["environment"].get("workload")):
         raise InputError(
@@ -129,6 +127,15 @@ def _settings_of(source: str, changes: Mapping[str, Any]) -> tuple[EnvironmentSe
             "them as its card says (docs/models.md)"
         )
     return _section(EnvironmentSection, document, place), _section(ValidationSection, document, place)
+
+
+def _document_of_search(source: str, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """A search acts in the environment of its model; what it was judged by stands in its own table."""
+    usual = EvaluationConfig.model_fields["metric"].default
+    return {
+        "environment": read_model(find_model(source)).training.get("environment", {}),
+        "validation": {"metric": stated.get("search", {}).get("metric", usual)},
+    }
 
 
 def _section(model: type[Table], document: Mapping[str, Any], path: str) -> Table:

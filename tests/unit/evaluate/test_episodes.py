@@ -1,5 +1,6 @@
 """Policies that act in an environment, on episodes that are new to them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,33 @@ def test_a_run_is_tested_on_draws_beyond_those_of_its_validation(tmp_path: Path)
     assert found.difference("bursty").verdict == "tie"
 
 
+def test_a_search_is_compared_in_the_environment_of_its_model_by_its_own_metric(tmp_path: Path) -> None:
+    """The settings of a search name only jobs; its model says how the rule acts on them."""
+    jobs = tmp_path / "jobs.csv"
+    write_workload(some_jobs(), jobs)
+    base = {"base_policy": "sjf+easy", "jobs_per_episode": 30}
+    environment = {"id": "gpuyard/SelectJob-v0", "workload": str(jobs), "cluster": CLUSTER, **base}
+    training = {
+        "algorithm": "search",
+        "environment": environment,
+        "validation": {"rule": {"mean_wait_s": 1.0}},
+    }
+    run = tmp_path / "search"
+    run.mkdir()
+    (run / "config.toml").write_text(
+        f'algorithm = "search"\n[environment]\nworkload = "{jobs}"\n[search]\nmetric = "mean_wait_s"\n'
+    )
+    model = written(run, replace(like_its_base(**base), training=training), "best")
+    settings: dict[str, Any] = {"count": 4, "against": "sjf+easy", "all_heuristics": False}
+    found = evaluate_run(run, **settings)
+    assert (found.setting.metric, found.setting.jobs_per_window) == ("mean_wait_s", 30)
+    assert found.difference(str(run)).ratio == 0.0
+    assert found.values("fifo+easy").mean() > found.values(str(run)).mean()
+    alone = evaluate_run(model, **settings)
+    assert alone.setting.metric == "mean_bounded_slowdown"
+    assert alone.setting.windows == found.setting.windows
+
+
 def test_what_is_no_run_of_training_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no model in this directory"):
         evaluate_run(tmp_path)
@@ -147,7 +175,7 @@ def test_what_is_no_run_of_training_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"config\.toml: environment\.envs: expected 1 or more \(is 0\)"):
         evaluate_run(tmp_path)
     (tmp_path / "config.toml").write_text('algorithm = "search"\n')
-    with pytest.raises(InputError, match="a search has no environment"):
+    with pytest.raises(InputError, match="there is no model in this directory"):
         evaluate_run(tmp_path)
     run = make_run(tmp_path / "empty")
     (run / "best.safetensors").unlink()
