@@ -270,7 +270,7 @@ def test_a_machine_event_that_cannot_be_read_is_refused_and_named(tmp_path):
 
 
 def test_a_machine_size_that_cannot_be_is_refused():
-    with pytest.raises(InputError, match="option: machine_cpus"):
+    with pytest.raises(InputError, match=r"`option\.machine_cpus=0`: expected 1 or more"):
         import_trace([TASKS], machine_cpus=0)
 
 
