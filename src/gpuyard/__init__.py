@@ -3,8 +3,9 @@
 The public names are loaded when they are first used, so ``import gpuyard`` costs next to nothing.
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from gpuyard.registry import loaded_on_use
 
 if TYPE_CHECKING:
     from gpuyard._core import Decision
@@ -64,13 +65,8 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
-        value: Any = version("gpuyard")
-    elif name in _HOMES:
-        value = getattr(importlib.import_module(f"gpuyard.{_HOMES[name]}"), name)
-    else:
-        raise AttributeError(f"module 'gpuyard' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+        return version("gpuyard")
+    return loaded_on_use(__name__, _HOMES)(name)
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,9 @@ Kinds in use: ``order``, ``backfill``, ``placement``, ``metric``, ``cluster``, `
 """
 
 import difflib
+import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -56,3 +58,21 @@ def suggest(name: str, names: Mapping[str, Any]) -> str:
     if close:
         return f"; did you mean {' or '.join(repr(match) for match in close)}?"
     return f"; known: {', '.join(names)}"
+
+
+def loaded_on_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package whose public names are imported when they are first used.
+
+    Args:
+        package: Its dotted name.
+        homes: The module below it that each name comes from.
+    """
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load

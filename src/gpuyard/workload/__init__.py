@@ -3,8 +3,9 @@
 Names are loaded when they are first used, so that settings can be read without what takes them.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gpuyard.registry import loaded_on_use
 
 if TYPE_CHECKING:
     from gpuyard.workload.description import describe
@@ -48,10 +49,4 @@ _HOMES = {
     "write_workload": "job_table",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'gpuyard.workload' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"gpuyard.workload.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = loaded_on_use(__name__, _HOMES)

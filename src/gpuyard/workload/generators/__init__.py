@@ -5,8 +5,9 @@
 Names are loaded when they are first used, so that reading a workload does not load every generator.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gpuyard.registry import loaded_on_use
 
 if TYPE_CHECKING:
     from gpuyard.workload.generators.bursty import BurstyConfig
@@ -52,10 +53,4 @@ _HOMES = {
     "workload_like": "like",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'gpuyard.workload.generators' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"gpuyard.workload.generators.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = loaded_on_use(__name__, _HOMES)
