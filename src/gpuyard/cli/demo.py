@@ -58,6 +58,8 @@ Metrics = Mapping[str, Any]
 METRIC = "mean_bounded_slowdown"
 WINDOWS = 96
 LEARNED = "learned"
+ANSWERS = ("all-alike", "best", "ties")
+"""Findings that are shown whoever they are about; others only if they are about the learned policy."""
 
 
 def demo(
@@ -196,10 +198,17 @@ class DemoTraining:
 
     def show(self, console: "Console") -> None:
         """The policies on the test draws, and in words whether the learned one won."""
+        from gpuyard.evaluate.findings import findings as found_by
+        from gpuyard.evaluate.wording import sentences
         from gpuyard.terminal.evaluation import evaluation_table
 
         console.print(evaluation_table(console, self.test), "", sep="\n")
-        for sentence in self.test.summary().split("\n"):
+        told = [
+            one
+            for one in found_by(self.test)
+            if one.kind in ANSWERS or not one.policies or one.policies[0] == LEARNED
+        ]
+        for sentence in sentences(self.test, told):
             console.print(sentence, end="\n\n")
 
     def document(self) -> dict[str, Any]:

@@ -212,7 +212,7 @@ class _Words:
 
     def beside(self, found: Finding) -> str:
         parts = [self._beside_one(metric, one) for metric, one in found.numbers.items()]
-        return f"Beside it, {self._label(found.policies[0])}: {'; '.join(parts)}."
+        return f"Other metrics, {self._label(found.policies[0])}: {'; '.join(parts)}."
 
     def _beside_one(self, metric: str, found: Difference) -> str:
         notation, interval = self._notation, self._notation.interval(found)

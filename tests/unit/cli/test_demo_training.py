@@ -36,3 +36,16 @@ def test_the_screen_shows_the_table_and_the_verdict(factor: float, words: str) -
     assert words in shown
     assert "mean JCT" in shown
     assert shown.index("learned") < shown.index(words)
+
+
+def test_the_screen_leaves_out_how_heuristics_compare_with_each_other() -> None:
+    base = [2.0 + 0.1 * (i % 7) for i in range(40)]
+    test = comparison_of(
+        {"base": base, "other": [1.1 * one for one in base], "learned": [0.8 * one for one in base]}
+    )
+    console = Console(record=True, width=160)
+    DemoTraining(None, test).show(console)  # type: ignore[arg-type]
+    shown = " ".join(console.export_text().split())
+    assert "Other metrics, learned:" in shown
+    assert "other: 10 % higher" not in shown
+    assert "other: 10 % higher" in " ".join(test.summary().split())
