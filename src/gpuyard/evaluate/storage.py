@@ -15,7 +15,7 @@ from gpuyard.evaluate.tables import CLASS_SCHEMA, JOB_COLUMNS
 from gpuyard.files import atomic_write, check_directory, parse_json
 from gpuyard.units import json_text, plural
 
-FORMAT = 2
+FORMAT = 3
 DOCUMENT = "results.json"
 SCHEDULES = "schedules"
 EXECUTIONS = "executions"

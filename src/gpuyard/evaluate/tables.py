@@ -20,6 +20,7 @@ CLASS_SCHEMA = pl.Schema(
         "jobs": pl.Int64(),
         "mean_wait_s": pl.Float64(),
         "p99_wait_s": pl.Float64(),
+        "max_wait_s": pl.Float64(),
         "mean_jct_s": pl.Float64(),
         "mean_bounded_slowdown": pl.Float64(),
     }

@@ -18,7 +18,8 @@ CLASS_WORDS = {
     "group": "jobs of group {}",
     "gpus": "jobs of {} GPUs",
     "user": "jobs of user {}",
-    "duration": "jobs that run {}",
+    "partition": "jobs of partition {}",
+    "runtime": "jobs that run {}",
 }
 
 

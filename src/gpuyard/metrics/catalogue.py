@@ -118,7 +118,8 @@ def compute_breakdown(workload: Workload, cluster: Cluster, schedule: Schedule, 
         workload: The jobs.
         cluster: The cluster that they ran on.
         schedule: Where and when they ran.
-        by: ``priority``, ``group``, or ``gpus`` (classes of gang size).
+        by: ``user``, ``group``, ``partition``, ``gpus`` (classes of gang size), ``runtime`` (classes of run
+            time) or ``priority``.
 
     Returns:
         Columns ``class`` (text), ``jobs`` (in the workload), and one for each metric that is per class.

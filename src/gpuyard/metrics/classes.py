@@ -1,4 +1,4 @@
-"""Classes of jobs: by priority, group, size, user and run time, and the metrics of each."""
+"""Classes of jobs: by user, group, partition, size, run time and priority, and the metrics of each."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,8 +11,8 @@ from gpuyard.errors import InputError
 from gpuyard.metrics.outcomes import Ints, outcome_columns
 from gpuyard.registry import suggest
 
-KINDS = ("priority", "group", "gpus", "user", "duration")
-"""What classes are made by."""
+KINDS = ("user", "group", "partition", "gpus", "runtime", "priority")
+"""What classes are made by: the names of ``--by``, ``SimulationResult.breakdown`` and the page."""
 MOST_USERS = 20
 """Users with a class of their own, those with most jobs."""
 OTHERS = "(others)"
@@ -37,35 +37,52 @@ GPU_CLASSES = {
     ">64": None,
 }
 """Classes of gang size, each with the most thousandths of GPUs that a job of it asks for."""
-MEASURES = ("mean_bounded_slowdown", "mean_wait_s", "p99_wait_s", "mean_jct_s")
+MEASURES = ("mean_bounded_slowdown", "mean_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s")
 """Metrics of a class in ``class_table``."""
 LOSING = ("mean_bounded_slowdown", "mean_wait_s")
 """A class loses where one of these, of which less is better, rises."""
 
 
-def classify(frame: pl.DataFrame, by: str) -> tuple[list[str], Ints]:
+def classify(frame: pl.DataFrame, by: str, users: Sequence[str] | None = None) -> tuple[list[str], Ints]:
     """The classes that occur, in order, and the number of each job's class.
 
     Args:
         frame: The jobs.
-        by: ``priority``, ``group``, ``gpus`` or ``duration``.
+        by: One of ``KINDS``.
+        users: Those with a class of their own; None: the ones with most of these jobs.
 
     Raises:
-        InputError: for another ``by``.
+        InputError: for another ``by``, or a column that these jobs lack.
     """
+    if by not in KINDS:
+        raise InputError(f"no breakdown by {by!r}{_meant(by)}")
     if by == "priority":
         values, code = np.unique(frame["priority"].to_numpy(), return_inverse=True)
         return [str(int(value)) if value.is_integer() else str(value) for value in values.tolist()], code
-    if by == "group":
-        names = frame["group"].unique().sort()
-        return names.to_list(), frame["group"].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
     if by == "gpus":
         milli = frame["gpus"].to_numpy().astype(np.int64) * frame["gpu_milli"].to_numpy()
         return _between(GPU_CLASSES, milli)
-    if by == "duration":
+    if by == "runtime":
         return _between(RUN_TIMES_S, frame["duration_s"].to_numpy())
-    kinds = dict.fromkeys(("priority", "group", "gpus", "duration"))
-    raise InputError(f"no breakdown by {by!r}{suggest(by, kinds)}")
+    if by not in frame.columns:
+        raise InputError(f"no breakdown by {by}: these jobs have no column {by}")
+    if by == "user":
+        own = common_users([frame]) if users is None else list(users)
+        frame = frame.select(pl.when(pl.col("user").is_in(own)).then("user").otherwise(pl.lit(OTHERS)))
+    return _named(frame[by].fill_null(""))
+
+
+def _meant(by: str) -> str:
+    return "; did you mean 'runtime'?" if by == "duration" else suggest(by, dict.fromkeys(KINDS))
+
+
+def _named(column: pl.Series) -> tuple[list[str], Ints]:
+    """Names that occur, by how many jobs they have, the rest of them last."""
+    counts = column.value_counts(name="jobs").sort(
+        pl.col(column.name) == OTHERS, pl.col("jobs"), pl.col(column.name), descending=[False, True, False]
+    )
+    names = counts[column.name]
+    return names.to_list(), column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
 
 
 def _between(classes: Mapping[str, float | None], values: NDArray[Any]) -> tuple[list[str], Ints]:
@@ -89,14 +106,12 @@ def class_labels(frame: pl.DataFrame, users: Sequence[str]) -> pl.DataFrame:
         frame: The jobs.
         users: Those with a class of their own.
     """
-    columns = {by: _names(frame, by) for by in KINDS if by != "user"}
-    own = pl.when(pl.col("user").is_in(list(users))).then("user").otherwise(pl.lit(OTHERS))
-    columns["user"] = frame.select(own.alias("user"))["user"]
-    return pl.DataFrame(columns)
+    kinds = [by for by in KINDS if by != "partition" or by in frame.columns]
+    return pl.DataFrame({by: _labels(frame, by, users) for by in kinds})
 
 
-def _names(frame: pl.DataFrame, by: str) -> pl.Series:
-    labels, code = classify(frame, by)
+def _labels(frame: pl.DataFrame, by: str, users: Sequence[str]) -> pl.Series:
+    labels, code = classify(frame, by, users)
     return pl.Series(by, labels, dtype=pl.String).gather(code)
 
 
@@ -113,6 +128,7 @@ def class_table(jobs: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
             jobs=pl.len().cast(pl.Int64),
             mean_wait_s=pl.col("wait_s").mean(),
             p99_wait_s=pl.col("wait_s").quantile(0.99, "linear"),
+            max_wait_s=pl.col("wait_s").max(),
             mean_jct_s=pl.col("jct_s").mean(),
             mean_bounded_slowdown=pl.col("bounded_slowdown").mean(),
             by=pl.lit(by),
@@ -135,7 +151,7 @@ def ordered_classes(table: pl.DataFrame, by: str) -> list[str]:
     names: dict[str, int] = dict(rows.iter_rows())
     if by == "gpus":
         return [name for name in GPU_CLASSES if name in names]
-    if by == "duration":
+    if by == "runtime":
         return [name for name in RUN_TIMES_S if name in names]
     if by == "priority":
         return sorted(names, key=_number, reverse=True)

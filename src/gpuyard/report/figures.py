@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gpuyard.metrics.classes import MEASURES, ordered_classes
+from gpuyard.metrics.classes import KINDS, MEASURES, ordered_classes
 from gpuyard.metrics.outcomes import outcome_columns
 from gpuyard.report.model import Report, Standing
 from gpuyard.units import metric_label
@@ -230,15 +230,10 @@ def _time_means(begin: Floats, end: Floats, weight: Floats, edges: Floats) -> Fl
 
 def class_charts(report: Report, palette: Palette) -> list[Chart]:
     """The measures of each class of jobs."""
-    titles = {
-        "priority": "priority",
-        "group": "group",
-        "gpus": "size in GPUs",
-        "user": "user",
-        "duration": "run time",
-    }
+    titles = {"gpus": "size in GPUs", "runtime": "run time"}
     charts = []
-    for by, title in titles.items():
+    for by in KINDS:
+        title = titles.get(by, by)
         if report.classes.is_empty() or report.classes.filter(pl.col("by") == by).is_empty():
             continue
         names = ordered_classes(report.classes, by)

@@ -25,7 +25,8 @@ CLASS_NAMES = {
     "priority": "priority {}",
     "group": "group {}",
     "user": "user {}",
-    "duration": "jobs that run {}",
+    "partition": "partition {}",
+    "runtime": "jobs that run {}",
 }
 ROLES = {"given": "asked for", "reference": "reference", "hindsight": "best in hindsight", "usual": "usual"}
 """Badges of policies: why they are there."""

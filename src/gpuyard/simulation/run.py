@@ -61,7 +61,7 @@ class SimulationResult:
         )
 
     def breakdown(self, by: str) -> pl.DataFrame:
-        """Metrics of each class of jobs; ``by`` is ``priority``, ``group`` or ``gpus``."""
+        """Metrics of each class of jobs; ``by`` is one of ``metrics.classes.KINDS``."""
         return compute_breakdown(self.workload, self.cluster, self.schedule, by)
 
     def table(self) -> pl.DataFrame:

@@ -130,7 +130,7 @@ def test_files_are_written_for_each_policy(run: Run, tmp_path: Path) -> None:
     known = {name: value for name, value in results[0]["metrics"].items() if value is not None}
     assert first["metrics"] == known
     classes = pl.read_parquet(out / "classes.parquet")
-    assert set(classes["by"]) == {"group", "gpus", "user", "duration"}, "all have the same priority"
+    assert set(classes["by"]) == {"group", "gpus", "user", "runtime"}, "all have the same priority"
 
 
 def test_writing_again_gives_the_same_bytes(run: Run, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def changed(directory: Path, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": 1}, "has format 1 of results, but this gpuyard reads 2"),
+        ({"format": 1}, "has format 1 of results, but this gpuyard reads 3"),
         ({"setting": {}}, "is damaged"),
         ({"setting": []}, "is damaged"),
         ({"reference": "other"}, "names the policy other"),

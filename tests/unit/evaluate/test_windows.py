@@ -246,7 +246,7 @@ def test_jobs_without_users_and_groups_have_none_in_the_table() -> None:
     found = compare(["saf"], make_workload(frame), CLUSTER, against="sjf", **SMALL)
     assert found.jobs is not None
     assert found.jobs["user"].null_count() == found.jobs["group"].null_count() == len(found.jobs)
-    assert set(found.classes["by"]) == {"gpus", "duration"}
+    assert set(found.classes["by"]) == {"gpus", "runtime"}
 
 
 def test_many_jobs_are_kept_of_some_windows_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -291,11 +291,11 @@ def test_breakdown_by_group_judges_each_group_by_its_own_jobs(three_jobs: Case) 
     jobs, cluster, plan = three_jobs
     grouped = Workload(jobs.frame.with_columns(group=pl.Series(["b", "a", "b"])), jobs.metadata)
     table = compute_breakdown(grouped, cluster, plan, "group")
-    assert table["class"].to_list() == ["a", "b"]
-    assert table["jobs"].to_list() == [1, 2]
-    assert table["mean_wait_s"].to_list() == [10.0, 25.0]  # b: (0 + 50) / 2
-    assert table["max_bounded_slowdown"].to_list() == [1.25, 9.0]
-    assert table["gpu_utilization"].to_list() == pytest.approx([40 / 400, 200 / 400])
+    assert table["class"].to_list() == ["b", "a"], "by number of jobs"
+    assert table["jobs"].to_list() == [2, 1]
+    assert table["mean_wait_s"].to_list() == [25.0, 10.0]  # b: (0 + 50) / 2
+    assert table["max_bounded_slowdown"].to_list() == [9.0, 1.25]
+    assert table["gpu_utilization"].to_list() == pytest.approx([200 / 400, 40 / 400])
     assert table["completion_rate"].to_list() == [1.0, 1.0]
 
 
@@ -323,7 +323,7 @@ def test_breakdown_by_gpus_has_the_documented_classes_and_counts_dropped_jobs() 
 @pytest.mark.parametrize(
     "name", ["gpu_utilization", "mean_queue_length", "throughput_jobs_per_h", "completed_jobs"]
 )
-@pytest.mark.parametrize("by", ["priority", "group", "gpus"])
+@pytest.mark.parametrize("by", ["user", "group", "gpus", "runtime", "priority"])
 def test_shares_of_the_classes_add_up_to_the_whole(name: str, by: str, three_jobs: Case) -> None:
     assert compute_breakdown(*three_jobs, by)[name].sum() == pytest.approx(value(name, three_jobs))
 

@@ -242,15 +242,15 @@ def _outcomes(comparison: Comparison, schedules: Mapping[str, pl.DataFrame]) -> 
 
 
 def _classes(comparison: Comparison) -> pl.DataFrame:
-    """Means over windows, each counted by its jobs."""
+    """Means over windows, each counted by its jobs; of the longest wait the longest."""
     classes = comparison.classes
     if classes.is_empty():
         return classes
     weighed = [
         ((pl.col(metric) * pl.col("jobs")).sum() / pl.col("jobs").sum()).alias(metric)
         for metric in MEASURES
-        if metric in classes.columns
-    ]
+        if metric in classes.columns and not metric.startswith("max_")
+    ] + [pl.col(metric).max() for metric in MEASURES if metric.startswith("max_")]
     table = classes.group_by("policy", "by", "class", maintain_order=True).agg(pl.col("jobs").sum(), *weighed)
     return several_classes(table)
 
