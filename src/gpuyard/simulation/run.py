@@ -65,9 +65,13 @@ class SimulationResult:
         return compute_breakdown(self.workload, self.cluster, self.schedule, by)
 
     def table(self) -> pl.DataFrame:
-        """The workload's jobs with when and where each ran, one row a simulated job."""
+        """The workload's jobs with when and where each ran, one row a simulated job.
+
+        ``nodes`` are those it ran on; the number of nodes that it asked for is ``nodes_asked``.
+        """
         outcome = self.schedule.frame().rename({"status": "outcome"}).drop("job")
-        return pl.concat([self.workload.frame[self.schedule.job], outcome], how="horizontal")
+        jobs = self.workload.frame[self.schedule.job].rename({"nodes": "nodes_asked"}, strict=False)
+        return pl.concat([jobs, outcome], how="horizontal")
 
 
 def simulate(

@@ -15,7 +15,7 @@ from gpuyard.registry import register
 from gpuyard.workload.chunks import open_bytes
 from gpuyard.workload.formats import JOBS, NoOptions, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
-from gpuyard.workload.schema import COLUMNS, Where, Workload, WorkloadMetadata, make_workload
+from gpuyard.workload.schema import COLUMN, Where, Workload, WorkloadMetadata, make_workload
 
 _PARQUET_MAGIC = b"PAR1"
 _METADATA_KEY = "gpuyard"
@@ -86,16 +86,14 @@ def check_suffix(path: Path) -> None:
 
 def _csv_frame(frame: pl.DataFrame) -> pl.DataFrame:
     """Only columns that say something, lists as ``a|b``."""
-    kept = [column.name for column in COLUMNS if column.required or not _is_default(frame, column.name)]
+    kept = [name for name in frame.columns if COLUMN[name].required or not _is_default(frame, name)]
     return frame.select(kept).with_columns(pl.col(pl.List(pl.String)).list.join("|"))
 
 
 def _is_default(frame: pl.DataFrame, name: str) -> bool:
     if name == "row":
         return bool((frame["row"] == pl.int_range(frame.height, eager=True)).all())
-    default = next(column.default for column in COLUMNS if column.name == name)
-    values = frame[name]
-    return values.null_count() == len(values) if default is None else bool((values == default).all())
+    return COLUMN[name].is_default(frame[name])
 
 
 def _read_parquet(path: Path, data: bytes) -> Workload:

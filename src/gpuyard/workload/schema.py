@@ -34,6 +34,8 @@ class Column:
         low: Smallest valid number.
         high: Largest valid number.
         low_is_valid: Whether ``low`` itself is valid.
+        sparse: Left out of a Workload's frame in which it holds nothing but its default, so that logs
+            without it pay nothing for it.
     """
 
     name: str
@@ -45,6 +47,13 @@ class Column:
     low: float | None = None
     high: float | None = None
     low_is_valid: bool = True
+    sparse: bool = False
+
+    def is_default(self, values: pl.Series) -> bool:
+        """Whether values of this column, in its type, say nothing."""
+        if self.default is None:
+            return values.null_count() == len(values)
+        return bool((values == self.default).all())
 
 
 def _seconds(name: str, meaning: str, **options: Any) -> Column:
@@ -62,6 +71,11 @@ def _count(name: str, meaning: str, dtype: pl.DataType, low: int, high: int, **o
     """A whole number within bounds, both of them valid."""
     expected = f"a whole number from {low} to {high}"
     return Column(name, dtype, meaning, expected, low=low, high=high, **options)
+
+
+def _label(name: str, meaning: str) -> Column:
+    """Text that most logs lack."""
+    return Column(name, pl.String(), meaning, "text", default="", sparse=True)
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -92,10 +106,38 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _seconds("deadline_s", "due time on the clock of submit_s; empty = none", low=-MAX_TIME_S),
     Column("source_id", pl.String(), "the log's own id of the job", "text", default=""),
+    _seconds(
+        "recorded_start_s",
+        "when it really started, on the clock of submit_s; empty = not known",
+        low=-MAX_TIME_S,
+        sparse=True,
+    ),
+    Column(
+        "recorded_nodes",
+        pl.String(),
+        "the nodes that it really ran on, each once; empty = not known",
+        "names separated by '|', such as node01|node02",
+        sparse=True,
+    ),
+    _count(
+        "nodes", "nodes that the user asked for; empty = any number", pl.Int32(), 1, _INT32_MAX, sparse=True
+    ),
+    _label("partition", "the log's partition or queue"),
+    _label("qos", "the log's quality of service"),
+    _label("account", "the log's account or project"),
+    _label("name", "the log's name of the job"),
     _count("row", "original row in the trace, from 0; absent = position", pl.Int64(), 0, 2**63 - 1),
 )
 
 SCHEMA = pl.Schema({column.name: column.dtype for column in COLUMNS})
+"""All columns there are. A frame lacks those ``sparse`` ones that would hold nothing but their default."""
+
+COLUMN = {column.name: column for column in COLUMNS}
+"""Columns by name."""
+
+SPARSE = tuple(column.name for column in COLUMNS if column.sparse)
+CLOCK = ("submit_s", "deadline_s", "recorded_start_s")
+"""Columns that hold moments on the workload's clock, not lengths of time."""
 
 
 class Step(BaseModel):
@@ -128,7 +170,8 @@ class Workload:
     """Jobs sorted by submit time, the first at 0. Make one with ``make_workload`` or ``read_workload``.
 
     Attributes:
-        frame: All columns of ``SCHEMA`` in its order, defaults filled in.
+        frame: The columns of ``SCHEMA`` in its order, defaults filled in; without ``SPARSE`` ones that no
+            job has a value of (``column`` gives those too).
         metadata: Where it comes from.
     """
 
@@ -136,8 +179,21 @@ class Workload:
     metadata: WorkloadMetadata = field(default_factory=WorkloadMetadata)
 
     def __post_init__(self) -> None:
-        if self.frame.schema != SCHEMA:
+        present = self.frame.schema
+        wanted = {name: dtype for name, dtype in SCHEMA.items() if name in present or name not in SPARSE}
+        if present != pl.Schema(wanted):
             raise ValueError("a Workload's frame must have the native schema; use make_workload(frame)")
+
+    def has(self, name: str) -> bool:
+        """Whether any job says something in a column; always true for those that are not sparse."""
+        return name in self.frame.columns
+
+    def column(self, name: str) -> pl.Series:
+        """A column of ``SCHEMA``, also one that the frame leaves out because it holds only its default."""
+        if name in self.frame.columns:
+            return self.frame[name]
+        column = COLUMN[name]
+        return pl.Series(name, [column.default], dtype=column.dtype).new_from_index(0, len(self))
 
     def __len__(self) -> int:
         return self.frame.height
@@ -204,21 +260,21 @@ def make_workload(
 
 def _on_own_clock(jobs: pl.DataFrame, where: Where) -> tuple[pl.DataFrame, float]:
     """Times on whole microseconds with the first submit at 0, and the seconds that were subtracted."""
-    submit_us, deadline_us = _microseconds(jobs["submit_s"]), _microseconds(jobs["deadline_s"])
-    first_us = float(submit_us.min())
+    moments = [name for name in CLOCK if name in jobs.columns]
+    first_us = float(_microseconds(jobs["submit_s"]).min())
     jobs = jobs.with_columns(
-        _in_seconds("submit_s", submit_us - first_us),
-        _in_seconds("deadline_s", deadline_us - first_us),
+        *(_in_seconds(name, _microseconds(jobs[name]) - first_us) for name in moments),
         *(
             _in_seconds(name, np.maximum(_microseconds(jobs[name]), 1.0))
             for name in ("duration_s", "estimate_s")
         ),
     )
-    if float(jobs["deadline_s"].min() or 0.0) < -MAX_TIME_S:  # type: ignore[arg-type]
-        raise InputError(
-            f"{where.source}, column deadline_s: a deadline lies more than {MAX_TIME_S:.0f} s before "
-            "the first submit; correct it or leave it empty"
-        )
+    for name in moments[1:]:
+        if float(jobs[name].min() or 0.0) < -MAX_TIME_S:  # type: ignore[arg-type]
+            raise InputError(
+                f"{where.source}, column {name}: a moment lies more than {MAX_TIME_S:.0f} s before "
+                "the first submit; correct it or leave it empty"
+            )
     return jobs, first_us / 1e6
 
 

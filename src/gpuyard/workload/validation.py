@@ -9,13 +9,13 @@ import polars as pl
 
 from gpuyard.errors import InputError
 from gpuyard.registry import suggest
-from gpuyard.workload.schema import COLUMNS, STATUSES, Column, Where
+from gpuyard.workload.schema import COLUMN, COLUMNS, STATUSES, Column, Where
 
 _FIX = "correct the value or leave the row out"
 
 
 def checked_frame(frame: pl.DataFrame, where: Where) -> pl.DataFrame:
-    """The frame with exactly the native columns, types and defaults.
+    """The frame with exactly the native columns, types and defaults, without sparse ones that say nothing.
 
     Raises:
         InputError: for the first problem found.
@@ -23,18 +23,23 @@ def checked_frame(frame: pl.DataFrame, where: Where) -> pl.DataFrame:
     _check_names(frame, where)
     if frame.height == 0:
         raise InputError(f"{where.source}: has no jobs; a workload needs at least one row")
-    jobs = pl.DataFrame([_checked_column(frame, column, where) for column in COLUMNS])
+    present = [column for column in COLUMNS if not column.sparse or column.name in frame.columns]
+    checked = [(column, _checked_column(frame, column, where)) for column in present]
+    jobs = pl.DataFrame([values for column, values in checked if not _is_left_out(column, values)])
     _check_shares(jobs, where)
     return jobs
 
 
+def _is_left_out(column: Column, values: pl.Series) -> bool:
+    return column.sparse and column.is_default(values)
+
+
 def _check_names(frame: pl.DataFrame, where: Where) -> None:
-    names = {column.name: column for column in COLUMNS}
-    unknown = [name for name in frame.columns if name not in names]
+    unknown = [name for name in frame.columns if name not in COLUMN]
     if unknown:
         more = f" ({len(unknown) - 1} more unknown: {', '.join(unknown[1:6])})" if len(unknown) > 1 else ""
         raise InputError(
-            f"{where.source}: unknown column {unknown[0]!r}{suggest(unknown[0], names)}{more}; "
+            f"{where.source}: unknown column {unknown[0]!r}{suggest(unknown[0], COLUMN)}{more}; "
             "rename the column or remove it"
         )
     missing = [column for column in COLUMNS if column.required and column.name not in frame.columns]
@@ -57,6 +62,8 @@ def _checked_column(frame: pl.DataFrame, column: Column, where: Where) -> pl.Ser
         _refuse(raw, values.is_null(), column, where)
     _check_bounds(raw, values, column, where)
     values = values.cast(column.dtype)
+    if column.dtype == pl.String and column.default is None:
+        values = values.set(values == "", None)
     return values if column.default is None else values.fill_null(column.default)
 
 
@@ -156,11 +163,10 @@ def _check_shares(jobs: pl.DataFrame, where: Where) -> None:
     bad = (jobs["gpu_milli"] < 1000) & (jobs["gpus"] != 1)
     if bad.any():
         gpus = jobs["gpus"][bad.arg_max() or 0]
-        column = next(column for column in COLUMNS if column.name == "gpu_milli")
         _refuse(
             jobs["gpu_milli"],
             bad,
-            column,
+            COLUMN["gpu_milli"],
             where,
             expected=f"1000 or nothing for a job with gpus = {gpus} (only gpus = 1 may take a part of a GPU)",
         )

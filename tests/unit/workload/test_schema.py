@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.errors import InputError
 from gpuyard.workload import SCHEMA, Where, Workload, WorkloadMetadata, make_workload
-from gpuyard.workload.schema import COLUMNS, MAX_TIME_S
+from gpuyard.workload.schema import COLUMNS, MAX_TIME_S, SPARSE
 
 
 def table(**columns):
@@ -25,7 +25,8 @@ def refusal(**columns):
 
 def test_missing_optional_columns_get_their_defaults_in_schema_order():
     jobs = make_workload(table())
-    assert jobs.frame.schema == SCHEMA
+    assert jobs.frame.columns == [name for name in SCHEMA.names() if name not in SPARSE]
+    assert all(jobs.frame.schema[name] == SCHEMA[name] for name in jobs.frame.columns)
     row = jobs.frame.row(0, named=True)
     assert {name: row[name] for name in ("gpu_milli", "cpus", "memory_mib", "priority")} == {
         "gpu_milli": 1000,
@@ -194,3 +195,26 @@ def test_repr_is_one_short_line():
 
 def test_every_column_says_what_it_means_and_expects():
     assert all(column.meaning and column.expected for column in COLUMNS)
+
+
+def test_a_sparse_column_is_in_the_frame_only_if_a_job_says_something_in_it():
+    given = {"recorded_start_s": [None, None], "nodes": [None, None], "qos": ["", None]}
+    silent = make_workload(table(**given, recorded_nodes=["", None], partition=["", "gpu"]))
+    assert [name for name in SPARSE if silent.has(name)] == ["partition"]
+    assert silent.frame["partition"].to_list() == ["", "gpu"]
+    assert silent.column("recorded_start_s").to_list() == [None, None]
+    assert silent.column("qos").to_list() == ["", ""]
+    assert silent.column("nodes").dtype == SCHEMA["nodes"]
+
+
+def test_recorded_starts_move_with_the_clock_and_may_lie_before_the_submit():
+    jobs = make_workload(table(submit_s=[200.0, 100.0], recorded_start_s=[190.0, None], nodes=[2, 1]))
+    assert jobs.frame["recorded_start_s"].to_list() == [None, 90.0]
+    assert jobs.frame["nodes"].to_list() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("nodes", 0), ("recorded_start_s", math.inf), ("recorded_start_s", 2.0**33)]
+)
+def test_a_sparse_column_is_checked_like_any_other(column, value):
+    assert column in refusal(**{column: [value]})

@@ -10,6 +10,7 @@ from gpuyard.registry import register
 from gpuyard.workload.chunks import read_head
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
+from gpuyard.workload.readers.asked_nodes import with_asked_nodes
 from gpuyard.workload.readers.csv_jobs import (
     Rule,
     StatusMap,
@@ -27,7 +28,8 @@ from gpuyard.workload.readers.csv_jobs import (
     with_times,
     without,
 )
-from gpuyard.workload.readers.helios import SLURM_STATES, bad_cpus, never_ended
+from gpuyard.workload.readers.helios import SLURM_STATES, bad_cpus, never_ended, node_count
+from gpuyard.workload.readers.row_checks import start_or_null
 
 COLUMNS = (
     "job_id", "user", "node_num", "gpu_num", "cpu_num", "state", "submit_time", "start_time", "end_time",
@@ -73,7 +75,7 @@ class AcmeFormat:
         if has_memory:
             log.assume(f"memory of a job is {POD_MEMORY} times node_num (a pod a node), GB read as GiB")
         settings = {"format": "acme", "files": file_names(files), **options.model_dump()}
-        return Trace(imported(jobs, path, settings))
+        return Trace(imported(with_asked_nodes(jobs).drop("allocated_nodes"), path, settings))
 
 
 def _jobs(
@@ -83,7 +85,8 @@ def _jobs(
     if POD_MEMORY not in rows.columns:
         rows = rows.with_columns(pl.lit(None, dtype=pl.String).alias(POD_MEMORY))
     _note_missing_offsets(rows["submit_time"], log)
-    frame = with_times(rows, "submit_time", "start_time", "end_time").with_columns(
+    frame = with_times(rows, "submit_time", "start_time", "end_time")
+    frame = frame.with_columns(nodes_got=node_count("node_num")).with_columns(
         number("gpu_num"), number("cpu_num"), number("node_num"), number("duration"), number(POD_MEMORY)
     )
     frame = frame.with_columns(
@@ -108,6 +111,9 @@ def _jobs(
         user="user",
         status=statuses.read(frame["state"]),
         source_id="job_id",
+        recorded_start_s=start_or_null(pl.col("start_time_at")),
+        nodes=pl.lit(None, dtype=pl.Int32),
+        allocated_nodes="nodes_got",
     )
 
 

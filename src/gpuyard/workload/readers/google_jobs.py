@@ -14,6 +14,7 @@ from gpuyard.workload.readers.csv_jobs import Rule
 from gpuyard.workload.readers.google_events import FAIL, FINISH, KILL, EventFold
 from gpuyard.workload.readers.machines import check_all_read, cluster_of_machines
 from gpuyard.workload.readers.requests import rounded_up, with_numbers
+from gpuyard.workload.readers.row_checks import start_or_null
 from gpuyard.workload.schema import COLUMNS, Step, Where, Workload, make_workload
 
 SYNTHETIC = "synthetic-gpu"
@@ -80,6 +81,7 @@ def _sized(jobs: pl.DataFrame, fold: EventFold, log: ImportLog, options: GoogleO
     memory_mib = options.machine_memory_gib * 1024
     jobs = jobs.with_columns(
         submit_s=pl.col("submit_us") / 1e6,
+        recorded_start_s=start_or_null(pl.col("start_us") / 1e6),
         duration_s=(pl.col("end_us") - pl.col("start_us")) / 1e6,
         gpus=pl.col("gpus").fill_null(0.0),
         cpus=rounded_up(pl.col("cpu") * options.machine_cpus),

@@ -12,6 +12,7 @@ from gpuyard.errors import InputError
 from gpuyard.registry import register
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
+from gpuyard.workload.readers.asked_nodes import with_asked_nodes
 from gpuyard.workload.readers.csv_jobs import (
     StatusMap,
     bad_count,
@@ -27,6 +28,7 @@ from gpuyard.workload.readers.csv_jobs import (
     with_times,
     without,
 )
+from gpuyard.workload.readers.row_checks import count_or_null, start_or_null
 from gpuyard.workload.readers.virtual_clusters import (
     make_cluster,
     node_group,
@@ -39,8 +41,8 @@ GPU_NUMBERS = "gpu-numbers"
 """The role of cluster_gpu_number.csv: GPUs of every virtual cluster, day by day."""
 
 COLUMNS = (
-    "job_id", "user", "vc", "gpu_num", "cpu_num", "state", "submit_time", "start_time", "end_time",
-    "duration",
+    "job_id", "user", "vc", "gpu_num", "cpu_num", "node_num", "state", "submit_time", "start_time",
+    "end_time", "duration",
 )  # fmt: skip
 GPUS_PER_NODE = 8
 """In all four clusters (SC'21, table 1); the sizes of virtual clusters are multiples of it."""
@@ -81,7 +83,7 @@ class HeliosFormat:
     def role_of(head: bytes, name: str) -> str | None:
         """By the header; the table of GPU numbers also by a date in its second line."""
         names = csv_header(head)
-        if {*COLUMNS, "node_num", "queue"} <= set(names):
+        if {*COLUMNS, "queue"} <= set(names):
             return JOBS
         second = head.split(b"\n", 2)[1:2]
         dated = bool(second) and _DAY.match(second[0].decode("utf-8", errors="replace")) is not None
@@ -98,7 +100,7 @@ class HeliosFormat:
         statuses.report(log)
         log.assume("times carry no zone and are taken as UTC (the clusters are in UTC+8)")
         settings = {"format": "helios", "files": file_names(files), **options.model_dump(exclude_none=True)}
-        workload = imported(jobs, path, settings)
+        workload = imported(with_asked_nodes(jobs).drop("allocated_nodes"), path, settings)
         if GPU_NUMBERS not in files:
             return Trace(workload)
         cluster = _cluster(only_file(files, GPU_NUMBERS), workload.metadata.name, log, options)
@@ -113,7 +115,7 @@ def _jobs(
 ) -> pl.DataFrame:
     """The jobs of a piece of the file."""
     frame = with_times(rows, "submit_time", "start_time", "end_time").with_columns(
-        number("gpu_num"), number("cpu_num"), stated_s=number("duration")
+        number("gpu_num"), number("cpu_num"), node_count("node_num"), stated_s=number("duration")
     )
     ran_s = pl.col("end_time_at") - pl.col("start_time_at")
     frame = frame.with_columns(run_s=pl.coalesce("stated_s", ran_s))
@@ -141,7 +143,15 @@ def _jobs(
         group="vc",
         status=statuses.read(frame["state"]),
         source_id="job_id",
+        recorded_start_s=start_or_null(pl.col("start_time_at")),
+        nodes=pl.lit(None, dtype=pl.Int32),
+        allocated_nodes="node_num",
     )
+
+
+def node_count(name: str) -> pl.Expr:
+    """How many nodes a job got, null if the field does not say."""
+    return count_or_null(pl.col(name)).cast(pl.Int32)
 
 
 def never_ended(start: str, end: str, run_s: str) -> list[tuple[str, pl.Expr]]:

@@ -13,9 +13,10 @@ from gpuyard.registry import register
 from gpuyard.workload.chunks import line_chunks, read_head
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
+from gpuyard.workload.readers.asked_nodes import with_asked_nodes
 from gpuyard.workload.readers.lsf_records import JobFinish, RecordError, event_type, parse_job_finish
 from gpuyard.workload.readers.repeats import merge_repeats
-from gpuyard.workload.readers.row_checks import MAX_COUNT, TIME_CHECKS, Checks, keep_valid
+from gpuyard.workload.readers.row_checks import MAX_COUNT, TIME_CHECKS, Checks, keep_valid, start_or_null
 from gpuyard.workload.schema import Step, Where, make_workload
 
 _EVENT_LINE = re.compile(rb'\s*"[A-Z][A-Z_]+" "\d[\d.]*" \d')
@@ -26,6 +27,7 @@ _GPU_RUSAGE = re.compile(
     r"\bngpus(?:_physical|_excl_p|_excl_t|_shared)?\s*=\s*(\d{1,9}(?:\.\d*)?)(/task|/host)?"
 )
 _GPU_REQUIREMENT = re.compile(r"(?:^|:)num=(\d{1,9})(/task|/host)?(?=:|$)")
+_SPAN = re.compile(r"\bspan\s*\[\s*(?:hosts\s*=\s*1\b|ptile\s*=\s*(\d{1,7}))")
 _RUSAGE_SECTION = re.compile(r"rusage\s*\[([^\]]*)\]")
 
 # Why a job was ended (exitInfo), by the numbers of LSF's "termination reasons logged".
@@ -37,7 +39,7 @@ _COLUMNS = {
     "line": pl.Int64,
     "submit_s": pl.Float64,
     "duration_s": pl.Float64,
-    "start_s": pl.Float64,
+    "recorded_start_s": pl.Float64,
     "gpus": pl.Int64,
     "cpus": pl.Int64,
     "memory_mib": pl.Int64,
@@ -46,9 +48,15 @@ _COLUMNS = {
     "group": pl.String,
     "status": pl.String,
     "source_id": pl.String,
+    "recorded_nodes": pl.String,
+    "nodes": pl.Int64,
+    "allocated_nodes": pl.Int64,
+    "partition": pl.String,
+    "account": pl.String,
+    "name": pl.String,
 }
 _CHECKS: Checks = (
-    ("never started: startTime is 0", pl.col("start_s") <= 0),
+    ("never started: startTime is 0", pl.col("recorded_start_s") <= 0),
     *TIME_CHECKS,
     ("the number of GPUs is out of range", pl.col("gpus") > MAX_COUNT),
 )
@@ -85,13 +93,13 @@ class LsfAccounting:
         jobs = pl.concat(parts) if parts else pl.DataFrame(schema=_COLUMNS)
         if jobs.height == 0:
             raise log.nothing_left(", ".join(map(str, paths)))
-        jobs = merge_repeats(jobs, ("source_id", "submit_s", "start_s", "duration_s"), log)
+        jobs = merge_repeats(jobs, ("source_id", "submit_s", "recorded_start_s", "duration_s"), log)
         log.assume("run limits stand before options3 and are in seconds; memory is the most that was used")
         if jobs["gpus"].max():
             log.assume("GPU requirements count the GPUs of one host, or of one slot where they say /task")
         settings = {"format": "lsf", "files": [path.name for path in paths]} | options.model_dump()
         workload = make_workload(
-            jobs.drop("line", "start_s"),
+            with_asked_nodes(jobs).drop("line", "allocated_nodes"),
             name=paths[0].name.removesuffix(".gz"),
             source=", ".join(path.name for path in paths),
             history=(Step(name="import", settings=settings),),
@@ -144,7 +152,8 @@ def _jobs(lines: pl.DataFrame, path: Path, log: ImportLog, options: LsfOptions) 
         log.reject(reason, path.name, places)
     for reason, places in repaired.items():
         log.repair(reason, path.name, places)
-    return keep_valid(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), _CHECKS, path.name, log)
+    jobs = keep_valid(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), _CHECKS, path.name, log)
+    return jobs.with_columns(recorded_start_s=start_or_null(pl.col("recorded_start_s")))
 
 
 def _values(
@@ -161,7 +170,17 @@ def _values(
     memory_mib = min(-(-job.memory_kb // 1024), 2**40)
     duration_s = float(job.event_s - job.start_s)
     times = (float(job.submit_s), duration_s, float(job.start_s))
-    return (*times, gpus, slots, memory_mib, limit, job.user, group, _status(job), source_id)
+    who = (job.user, group, _status(job), source_id)
+    nodes = ("|".join(job.hosts), _asked_hosts(job), len(job.hosts))
+    return (*times, gpus, slots, memory_mib, limit, *who, *nodes, job.queue, job.project, job.name)
+
+
+def _asked_hosts(job: JobFinish) -> int | None:
+    """Hosts that ``span`` asks for: so many slots on each, or all on one; None if it says nothing."""
+    found = _SPAN.search(job.effective_request) or _SPAN.search(job.resource_request)
+    if found is None:
+        return None
+    return 1 if found[1] is None else -(-job.slots // max(int(found[1]), 1))
 
 
 def _status(job: JobFinish) -> str:
@@ -188,7 +207,7 @@ def _gpus(job: JobFinish) -> tuple[int, str]:
         found = [match for text in texts for match in pattern.finditer(text)]
         if found:
             each, per = float(found[0][1]), found[0][2]
-            total = each * (job.slots if per == "/task" else job.hosts)
+            total = each * (job.slots if per == "/task" else max(len(job.hosts), 1))
             several = len({(match[1], match[2]) for match in found}) > 1
             return -int(-total // 1), "several GPU requirements: the first is taken" if several else ""
     guess = "GPUs are counted by the list of GPU usage, one an entry" if job.gpu_usages else ""

@@ -31,12 +31,14 @@ class JobFinish:
     user: str
     queue: str
     slots: int
-    hosts: int
+    hosts: tuple[str, ...]
+    """Names of the hosts it ran on, each once."""
     status: int
     """Bits: 32 EXIT, 64 DONE."""
     resource_request: str
     index: int = 0
     """In a job array, from 1; 0 for a job outside of arrays."""
+    name: str = ""
     project: str = ""
     application: str = ""
     memory_kb: int = 0
@@ -161,7 +163,7 @@ def parse_job_finish(line: str) -> JobFinish:
         user=user,
         queue=queue,
         slots=slots or max(processors, 0),
-        hosts=max(hosts, 1),
+        hosts=hosts,
         status=fields.integer("jStatus"),
         resource_request=request,
     )
@@ -174,15 +176,15 @@ def parse_job_finish(line: str) -> JobFinish:
     return job
 
 
-def _slots(hosts: list[str]) -> tuple[int, int]:
-    """Slots and distinct hosts of a list such as ``16*a 16*b`` or ``a a b b``."""
+def _slots(hosts: list[str]) -> tuple[int, tuple[str, ...]]:
+    """Slots and the names of distinct hosts of a list such as ``16*a 16*b`` or ``a a b b``."""
     slots = 0
-    names = set()
+    names: dict[str, None] = {}
     for host in hosts:
         found = _SLOTS.fullmatch(host)
         slots += int(found[1]) if found else 1
-        names.add(found[2] if found else host)
-    return slots, len(names)
+        names[found[2] if found else host] = None
+    return slots, tuple(names)
 
 
 def _read_behind_status(fields: _Fields, job: JobFinish) -> None:
@@ -192,7 +194,9 @@ def _read_behind_status(fields: _Fields, job: JobFinish) -> None:
 
 
 def _accounting(fields: _Fields, job: JobFinish) -> None:
-    fields.pass_over("nss" + "n" * _RUSAGE_FIELDS + "s")
+    fields.pass_over("n")
+    job.name = fields.text("jobName")
+    fields.pass_over("s" + "n" * _RUSAGE_FIELDS + "s")
     job.project = fields.text("projectName")
     fields.pass_over("nns")
     if fields.next_is_text():

@@ -32,6 +32,7 @@ from gpuyard.workload.readers.requests import (
     with_numbers,
     within_bounds,
 )
+from gpuyard.workload.readers.row_checks import start_or_null
 
 _NODES = "nodes"
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -148,7 +149,9 @@ def _timed(pods: pl.DataFrame, path: Path, log: ImportLog) -> pl.DataFrame:
         ("created before the trace's start", created < 0),
         ("run time (deletion_time - scheduled_time) is not positive", deleted <= scheduled),
     )
-    return without(pods, rules, path, log).with_columns(submit_s=created, duration_s=deleted - scheduled)
+    return without(pods, rules, path, log).with_columns(
+        submit_s=created, duration_s=deleted - scheduled, recorded_start_s=start_or_null(scheduled)
+    )
 
 
 def _native(pods: pl.DataFrame, path: Path, log: ImportLog) -> pl.DataFrame:
@@ -164,7 +167,7 @@ def _native(pods: pl.DataFrame, path: Path, log: ImportLog) -> pl.DataFrame:
         ("gpu_spec repeats a type or holds an empty one", stated.list.len() > types.list.len()),
     )
     note_repairs(pods, rules, path, log)
-    times = [name for name in ("submit_s", "duration_s") if name in pods.columns]
+    times = [name for name in ("submit_s", "duration_s", "recorded_start_s") if name in pods.columns]
     jobs = pods.select(
         *times,
         gpus=gpus,
@@ -173,6 +176,7 @@ def _native(pods: pl.DataFrame, path: Path, log: ImportLog) -> pl.DataFrame:
         memory_mib=rounded_up(memory),
         gpu_types=pl.when((gpus > 0) & (types.list.len() > 0)).then(types),
         group="qos",
+        qos="qos",
         status=pl.col("pod_phase").replace_strict(_STATUSES, default="unknown", return_dtype=pl.String),
         source_id="name",
         line="line",

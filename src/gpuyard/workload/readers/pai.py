@@ -32,6 +32,7 @@ from gpuyard.workload.readers.requests import (
     rounded_up,
     within_bounds,
 )
+from gpuyard.workload.readers.row_checks import start_or_null
 
 _STATUSES = {"Terminated": "completed", "Failed": "failed", "Running": "unknown", "Waiting": "unknown"}
 
@@ -157,6 +158,7 @@ def _native(jobs: pl.DataFrame, path: Path, log: ImportLog, options: PaiOptions)
         group="group",
         status=pl.col("status").replace_strict(_STATUSES, return_dtype=pl.String),
         source_id="job",
+        recorded_start_s=start_or_null(pl.col("start_s")),
         line="line",
     )
     return within_bounds(native, path, log).drop("line")

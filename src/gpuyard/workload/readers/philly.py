@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from gpuyard.registry import register
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
+from gpuyard.workload.node_lists import SEPARATOR
 from gpuyard.workload.readers.csv_jobs import (
     NO_VALUE,
     Rule,
@@ -27,6 +28,7 @@ from gpuyard.workload.readers.csv_jobs import (
 )
 from gpuyard.workload.readers.json_records import json_records
 from gpuyard.workload.readers.philly_machines import machine_role, philly_cluster
+from gpuyard.workload.readers.row_checks import start_or_null
 
 _BATCH_RECORDS = 20_000
 _STATUSES = {"Pass": "completed", "Killed": "cancelled", "Failed": "failed"}
@@ -37,7 +39,9 @@ _JOB_COLUMNS = {
     "job": pl.Int64, "line": pl.Int64, "id": pl.String, "vc": pl.String, "user": pl.String,
     "status": pl.String, "submitted_time": pl.String, "num_gpus": pl.Float64,
 }  # fmt: skip
-_ATTEMPT_COLUMNS = {"job": pl.Int64, "start": pl.String, "end": pl.String, "gpus": pl.Int64}
+_ATTEMPT_COLUMNS = {
+    "job": pl.Int64, "start": pl.String, "end": pl.String, "gpus": pl.Int64, "machines": pl.String,
+}  # fmt: skip
 
 
 class PhillyOptions(BaseModel):
@@ -99,7 +103,7 @@ class _Batch:
                 job,
                 _text(attempt.get("start_time")),
                 _text(attempt.get("end_time")),
-                sum(_length(machine.get("gpus")) for machine in _dicts(attempt.get("detail"))),
+                *_machines(attempt),
             )
             for attempt in _dicts(record.get("attempts"))
         ]
@@ -162,6 +166,8 @@ def _jobs(
         group="vc",
         status=statuses.read(frame["status"]),
         source_id="id",
+        recorded_start_s=start_or_null(pl.col("first_start")),
+        recorded_nodes="first_machines",
     )
 
 
@@ -195,10 +201,19 @@ def _summaries(attempts: pl.DataFrame) -> pl.DataFrame:
             running=(start.is_not_null() & pl.col("end").is_null()).last(),
             sum_s=(end - start).filter(ended).sum(),
             span_s=end.filter(ended).max() - start.filter(ended).min(),
+            first_start=start.filter(ended).min(),
+            first_machines=pl.col("machines").filter(ended).first(),
             first_gpus=pl.coalesce(counted.first(), pl.col("gpus").filter(has_gpus).first()),
             gpus_differ=counted.n_unique() > 1,
         )
     )
+
+
+def _machines(attempt: dict[str, Any]) -> tuple[int, str | None]:
+    """GPUs of an attempt and the machines that it lists, each once."""
+    detail = _dicts(attempt.get("detail"))
+    names = dict.fromkeys(name for name in (_text(machine.get("ip")) for machine in detail) if name)
+    return sum(_length(machine.get("gpus")) for machine in detail), SEPARATOR.join(names) or None
 
 
 def _text(value: Any) -> str | None:

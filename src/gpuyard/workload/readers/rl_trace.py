@@ -12,7 +12,7 @@ from gpuyard.registry import register
 from gpuyard.workload.chunks import line_chunks
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
-from gpuyard.workload.readers.row_checks import MAX_COUNT, Checks, finite_or_null, keep_valid
+from gpuyard.workload.readers.row_checks import MAX_COUNT, Checks, finite_or_null, keep_valid, start_or_null
 from gpuyard.workload.schema import MAX_TIME_S, Step, Where, make_workload
 
 _COMMON = (
@@ -27,7 +27,7 @@ GPU_TYPES = {"0": "T4", "1": "MISC", "2": "P100", "3": "V100", "4": "V100M32"}
 
 _STATUSES = {"0": "failed", "1": "completed", "5": "cancelled"}
 _NUMBERS = ("submit", "run", "gpus", "cpus", "requested", "memory")
-_READ = ("job", *_NUMBERS, "status", "user", "queue", "partition", "vc", "type")
+_READ = ("job", *_NUMBERS, "wait", "status", "user", "queue", "partition", "vc", "type")
 _FIRST_LINE = re.compile(rb"[^,]+(,\s*-?\d+(\.\d*)?\s*){4}(,[^,]*){14,15}")
 
 
@@ -116,6 +116,7 @@ def _native(rows: pl.DataFrame, path: Path, log: ImportLog, options: RlTraceOpti
         strange = rows.filter(~known_type)
         log.repair("a GPU type that is not 0 to 4: taken as any", path.name, strange["line"])
     types = pl.col("type").replace_strict(GPU_TYPES, default=None, return_dtype=pl.String)
+    wait = finite_or_null(pl.col("wait"))
     has_type = types.is_not_null() & (options.gpu_types == "trace")
     return rows.select(
         submit_s="submit",
@@ -128,6 +129,8 @@ def _native(rows: pl.DataFrame, path: Path, log: ImportLog, options: RlTraceOpti
         group=_named("", options.group),
         status=pl.col("status").replace_strict(_STATUSES, default="unknown", return_dtype=pl.String),
         source_id="job",
+        recorded_start_s=pl.when(wait >= 0).then(start_or_null(pl.col("submit") + wait)),
+        partition=_named("", "partition"),
     )
 
 

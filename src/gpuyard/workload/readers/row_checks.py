@@ -36,6 +36,11 @@ def count_or_null(text: pl.Expr) -> pl.Expr:
     return pl.when(number.is_between(0, MAX_COUNT)).then(number)
 
 
+def start_or_null(seconds: pl.Expr) -> pl.Expr:
+    """Moments that a job table has room for, whenever its jobs were submitted; null for anything else."""
+    return pl.when(seconds.is_between(0, MAX_TIME_S)).then(seconds)
+
+
 def finite_or_null(text: pl.Expr) -> pl.Expr:
     """Finite numbers; null for anything else, also for the words nan and inf."""
     number = text.cast(pl.Float64, strict=False)

@@ -102,6 +102,12 @@ def tres_cpus(tres: pl.Series) -> pl.Series:
 
 
 @_once_each
+def tres_nodes(tres: pl.Series) -> pl.Series:
+    """``node=`` of a TRES list as text; null if absent."""
+    return tres.str.extract(r"(?:^|,)node=([^,]*)")
+
+
+@_once_each
 def tres_gpus(tres: pl.Series) -> pl.Series:
     """GPUs of a TRES list; null if it names none.
 

@@ -21,6 +21,7 @@ _KEYS = {
     "start": "StartTime",
     "end": "EndTime",
     "nnodes": "NodeCnt",
+    "nodelist": "NodeList",
     "ncpus": "ProcCnt",
     "reqtres": "Tres",
     "reqgres": "Gres",
@@ -61,6 +62,7 @@ def _records(lines: pl.DataFrame, path: Path, log: ImportLog) -> pl.DataFrame:
     log.reject("does not start with JobId=", path.name, lines.filter(~is_record)["line"])
     lines = lines.filter(is_record)
     # Names of jobs and directories may hold blanks and '=': they are cut out before keys are looked for.
+    name = lines["text"].str.extract(r" Name=(.*) JobState=")
     text = lines["text"].str.replace(r" Name=.* JobState=", " JobState=")
     text = text.str.replace(r" WorkDir=.*? ReservationName=", " ReservationName=")
     fields = pl.DataFrame(text.str.extract(rf"(?:^| ){key}=(\S+)").alias(name) for name, key in _KEYS.items())
@@ -69,4 +71,5 @@ def _records(lines: pl.DataFrame, path: Path, log: ImportLog) -> pl.DataFrame:
         pl.coalesce(array_id, "jobid").alias("jobid"),
         pl.col("user").str.replace(r"\(\d+\)$", ""),
         lines["line"],
+        name.alias("jobname"),
     )

@@ -11,8 +11,17 @@ from pydantic import BaseModel, ConfigDict
 
 from gpuyard.errors import InputError
 from gpuyard.workload.importing import ImportLog
+from gpuyard.workload.node_lists import canonical_nodes
+from gpuyard.workload.readers.asked_nodes import with_asked_nodes
 from gpuyard.workload.readers.repeats import merge_repeats
-from gpuyard.workload.readers.row_checks import MAX_COUNT, TIME_CHECKS, Checks, count_or_null, keep_valid
+from gpuyard.workload.readers.row_checks import (
+    MAX_COUNT,
+    TIME_CHECKS,
+    Checks,
+    count_or_null,
+    keep_valid,
+    start_or_null,
+)
 from gpuyard.workload.readers.slurm_fields import (
     MAX_MEMORY_MIB,
     NO_LIMIT,
@@ -24,14 +33,15 @@ from gpuyard.workload.readers.slurm_fields import (
     tres_gpu_types,
     tres_gpus,
     tres_memory_mib,
+    tres_nodes,
     unix_seconds,
 )
 from gpuyard.workload.schema import MAX_TIME_S, Step, Where, Workload, make_workload
 
 FIELDS = (
     "jobid", "cluster", "user", "partition", "account", "qos", "state", "submit", "start", "end", "elapsed",
-    "elapsedraw", "timelimit", "timelimitraw", "nnodes", "ncpus", "reqcpus", "reqmem", "alloctres", "reqtres",
-    "allocgres", "reqgres",
+    "elapsedraw", "timelimit", "timelimitraw", "nnodes", "reqnodes", "ncpus", "reqcpus", "reqmem",
+    "alloctres", "reqtres", "allocgres", "reqgres", "nodelist", "jobname",
 )  # fmt: skip
 """The fields that are read, in lower case; all but jobid, submit and a run time may be absent."""
 
@@ -58,7 +68,7 @@ _STATUSES = {
     "TIMEOUT": "timeout",
     "DEADLINE": "timeout",
 }
-_KEYS = ("cluster_name", "start_s")
+_KEYS = ("cluster_name", "allocated_nodes")
 
 
 class SlurmOptions(BaseModel):
@@ -115,9 +125,9 @@ class SlurmRecords:
         source = ", ".join(path.name for path in paths)
         if jobs.height == 0:
             raise self.log.nothing_left(", ".join(map(str, paths)))
-        run = ("cluster_name", "source_id", "submit_s", "start_s", "duration_s")
+        run = ("cluster_name", "source_id", "submit_s", "recorded_start_s", "duration_s")
         jobs = merge_repeats(jobs, run, self.log)
-        jobs = self._settle_requeued(jobs).drop(_KEYS)
+        jobs = with_asked_nodes(self._settle_requeued(jobs)).drop(_KEYS)
         settings = {"format": format_name, "files": [path.name for path in paths]}
         step = Step(name="import", settings=settings | self.options.model_dump())
         name = paths[0].name.split(".")[0]
@@ -140,9 +150,12 @@ class SlurmRecords:
             self.log.assume(f"{again} runs of requeued jobs are jobs of their own (option requeued)")
             return jobs
         self.log.merge(again)
-        last = pl.all().exclude(*ids, "submit_s", "duration_s").last()
-        runs = jobs.sort("submit_s", "start_s", maintain_order=True).group_by(ids, maintain_order=True)
-        merged = runs.agg(pl.col("submit_s").first(), pl.col("duration_s").sum(), last)
+        summed = ("submit_s", "duration_s", "recorded_start_s")
+        last = pl.all().exclude(*ids, *summed).last()
+        runs = jobs.sort("submit_s", "recorded_start_s", maintain_order=True)
+        merged = runs.group_by(ids, maintain_order=True).agg(
+            pl.col("submit_s", "recorded_start_s").first(), pl.col("duration_s").sum(), last
+        )
         return merged.select(jobs.columns)
 
     def _checked(self, rows: pl.DataFrame, known: set[str], file: str) -> pl.DataFrame:
@@ -164,8 +177,15 @@ class SlurmRecords:
             group=self.options.group,
             status=_state().replace_strict(_STATUSES, default="unknown", return_dtype=pl.String),
             source_id="jobid",
+            recorded_start_s=start_or_null(pl.col("start_s")),
+            recorded_nodes=canonical_nodes(rows["nodelist"]),
+            nodes="asked_nodes",
+            partition="partition",
+            qos="qos",
+            account="account",
+            name="jobname",
             cluster_name="cluster",
-            start_s="start_s",
+            allocated_nodes="nodes",
         )
 
     def _with_times(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -230,8 +250,8 @@ def check_fields(known: set[str], options: SlurmOptions, where: str) -> None:
     if missing:
         raise InputError(
             f"{where}: no field {', '.join(missing)}; list them with sacct --parsable2 --duplicates --format="
-            "JobID,User,Account,Partition,State,Submit,Start,End,Elapsed,Timelimit,NNodes,NCPUS,ReqMem,"
-            "ReqTRES,AllocTRES"
+            "JobID,User,Account,Partition,State,Submit,Start,End,Elapsed,Timelimit,NNodes,NodeList,"
+            "NCPUS,ReqMem,ReqTRES,AllocTRES"
         )
 
 
@@ -275,6 +295,7 @@ def _with_resources(rows: pl.DataFrame) -> pl.DataFrame:
         requested_memory(rows["reqmem"]).alias("asked"),
         count_or_null(pl.col("nnodes")).fill_null(1).alias("nodes"),
         count_or_null(cpus).alias("cpus"),
+        count_or_null(pl.coalesce("reqnodes", tres_nodes(requested))).alias("asked_nodes"),
     )
     minutes = count_or_null(pl.col("timelimitraw")).cast(pl.Float64)
     limit = pl.coalesce("limit_s", minutes * 60)

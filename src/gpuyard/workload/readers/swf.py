@@ -23,6 +23,7 @@ from gpuyard.workload.readers.csv_jobs import (
     number,
     without,
 )
+from gpuyard.workload.readers.row_checks import start_or_null
 from gpuyard.workload.schema import MAX_TIME_S, Step, Where, make_workload
 
 FIELDS = (
@@ -41,7 +42,7 @@ _STATUSES = {
     "4": "failed",
     "5": "cancelled",
 }
-_NUMBERS = ("submit", "run", "procs", "requested_procs")
+_NUMBERS = ("submit", "wait", "run", "procs", "requested_procs")
 _RULES: tuple[Rule, ...] = (
     *bad_arrival("submit"),
     *bad_duration("run", "run time"),
@@ -137,6 +138,8 @@ def _checked(path: Path, frame: pl.DataFrame, log: ImportLog) -> pl.DataFrame:
         group=pl.lit("q") + queue,
         status=pl.col("status").replace_strict(_STATUSES, default="unknown", return_dtype=pl.String),
         source_id="job",
+        recorded_start_s=pl.when(pl.col("wait") >= 0).then(start_or_null(pl.col("submit") + pl.col("wait"))),
+        partition=pl.when(pl.col("partition") != "-1").then(pl.lit("p") + pl.col("partition")),
     )
 
 

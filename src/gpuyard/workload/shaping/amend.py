@@ -10,7 +10,7 @@ import polars as pl
 from gpuyard.errors import InputError
 from gpuyard.registry import suggest
 from gpuyard.workload.schema import Workload
-from gpuyard.workload.shaping.derive import checked_positive, checked_share, derived
+from gpuyard.workload.shaping.derive import checked_positive, checked_share, derived, without_recorded
 from gpuyard.workload.shaping.draws import ESTIMATE_STREAM, WIDEN_STREAM, WIDTH_STREAM, uniforms_by_row
 
 OTHERS = "*"
@@ -31,6 +31,8 @@ def clamp_durations(
 ) -> Workload:
     """Durations below ``min_s`` raised to it, those above ``max_s`` cut to it; seconds.
 
+    Recorded starts are left out if any duration changes.
+
     Raises:
         InputError: if a bound is not above 0, none is given, or they are upside down.
     """
@@ -42,6 +44,7 @@ def clamp_durations(
     clamped = workload.frame["duration_s"].clip(min_s, max_s)
     changed = int((clamped != workload.frame["duration_s"]).sum())
     frame = workload.frame.with_columns(duration_s=clamped)
+    frame = without_recorded(frame) if changed else frame
     settings = {"min_s": min_s, "max_s": max_s, "jobs_changed": changed}
     return derived(workload, frame, "clamp-durations", {**settings})
 
@@ -49,7 +52,8 @@ def clamp_durations(
 def widen_gangs(workload: Workload, share: float, largest: int, seed: int = 0) -> Workload:
     """A few jobs on 2, 4, 8 ... times as many GPUs for as much less time: gangs that a log happens to lack.
 
-    What is learnt from jobs of at most 32 GPUs is a guess for one of 128. The work stays the same. A factor
+    What is learnt from jobs of at most 32 GPUs is a guess for one of 128. The work stays the same, and so
+    do the GPUs on a node of jobs that asked for nodes; recorded starts are left out. A factor
     is as likely as any other that leaves the gang at most ``largest``; jobs without GPUs, on shares of one,
     or already that wide stay as they are.
 
@@ -79,10 +83,12 @@ def widen_gangs(workload: Workload, share: float, largest: int, seed: int = 0) -
             f"a share of {share:g} draws none of the {len(workload):,} jobs of {workload.metadata.name}; "
             "widen a larger share, or use another seed"
         )
-    wider = [(pl.col(name) * factor).cast(frame.schema[name]) for name in ("gpus", "cpus", "memory_mib")]
+    amounts = [name for name in ("gpus", "cpus", "memory_mib", "nodes") if workload.has(name)]
+    wider = [(pl.col(name) * factor).cast(frame.schema[name]) for name in amounts]
     shorter = [pl.col(name) / factor for name in ("duration_s", "estimate_s")]
     settings = {"share": share, "largest": largest, "seed": seed, "jobs_changed": int((factor > 1).sum())}
-    return derived(workload, frame.with_columns(*wider, *shorter), "widen-gangs", {**settings})
+    frame = without_recorded(frame).with_columns(*wider, *shorter)
+    return derived(workload, frame, "widen-gangs", {**settings})
 
 
 def relabel_groups(workload: Workload, names: Mapping[str, str]) -> Workload:

@@ -56,6 +56,11 @@ def derived(
     )
 
 
+def without_recorded(frame: pl.DataFrame) -> pl.DataFrame:
+    """The jobs without what really happened to them, for steps after which it could not have happened so."""
+    return frame.drop("recorded_start_s", "recorded_nodes", strict=False)
+
+
 def span_of(workload: Workload) -> float:
     """Seconds from the first submit, which is at 0, to the last."""
     return float(workload.frame["submit_s"][-1])

@@ -7,8 +7,11 @@ import polars as pl
 from pydantic import JsonValue
 
 from gpuyard.errors import InputError, setting
-from gpuyard.workload.schema import Step, Workload, make_workload
-from gpuyard.workload.shaping.derive import has_dates
+from gpuyard.workload.node_lists import SEPARATOR
+from gpuyard.workload.schema import CLOCK, Step, Workload, make_workload
+from gpuyard.workload.shaping.derive import has_dates, without_recorded
+
+_NAMES = ("user", "group", "source_id", "partition", "qos", "account", "recorded_nodes")
 
 
 def merge(
@@ -20,14 +23,15 @@ def merge(
 ) -> Workload:
     """All jobs of several workloads as one trace.
 
-    The rows of each workload are counted on from those before it, so that they stay distinct.
+    The rows of each workload are counted on from those before it, so that they stay distinct. Recorded starts
+    are kept on real dates only.
 
     Args:
         workloads: At least two.
         clock: ``epoch`` keeps real dates, which every workload's clock must tell; ``zero`` starts all of
             them together.
-        keep_apart: Put ``NAME/`` before users, groups and ids, for logs of different clusters in which
-            equal names mean different people.
+        keep_apart: Put ``NAME/`` before users, groups, ids, accounts, partitions and nodes, for logs of
+            different clusters in which equal names mean different people.
         name: Of the result.
 
     Raises:
@@ -40,13 +44,19 @@ def merge(
     next_row = 0
     for workload in workloads:
         offset_s = workload.metadata.epoch_s - start_s if clock == "epoch" else 0.0
-        frames.append(_placed(workload, offset_s, next_row, keep_apart))
+        placed = _placed(workload, offset_s, next_row, keep_apart)
+        frames.append(placed if clock == "epoch" else without_recorded(placed))
         parts.append(_account(workload, offset_s, next_row))
         next_row += int(workload.frame["row"].max()) + 1  # type: ignore[arg-type]
     step = Step(name="merge" if clock == "epoch" else "merge-from-zero", settings={"parts": parts})
     source = ", ".join(workload.metadata.name for workload in workloads)
     return make_workload(
-        pl.concat(frames), name=name, epoch_s=start_s, source=source, history=(step,), where=name
+        pl.concat(frames, how="diagonal"),
+        name=name,
+        epoch_s=start_s,
+        source=source,
+        history=(step,),
+        where=name,
     )
 
 
@@ -64,15 +74,16 @@ def _check_mergeable(workloads: Sequence[Workload], clock: str, keep_apart: bool
 
 
 def _placed(workload: Workload, offset_s: float, row_offset: int, keep_apart: bool) -> pl.DataFrame:
-    frame = workload.frame.with_columns(
-        pl.col("submit_s", "deadline_s") + offset_s, row=pl.col("row") + row_offset
-    )
+    moments = [name for name in CLOCK if workload.has(name)]
+    frame = workload.frame.with_columns(pl.col(moments) + offset_s, row=pl.col("row") + row_offset)
     if not keep_apart:
         return frame
-    label = pl.lit(f"{workload.metadata.name}/")
+    label = f"{workload.metadata.name}/"
+    nodes = pl.col("recorded_nodes").str.replace_all(SEPARATOR, SEPARATOR + label, literal=True)
     return frame.with_columns(
-        pl.when(pl.col(name) != "").then(label + pl.col(name)).otherwise(pl.lit("")).alias(name)
-        for name in ("user", "group", "source_id")
+        pl.when(pl.col(name) != "").then(pl.lit(label) + value).otherwise(pl.col(name)).alias(name)
+        for name, value in ((name, nodes if name == "recorded_nodes" else pl.col(name)) for name in _NAMES)
+        if workload.has(name)
     )
 
 

@@ -17,6 +17,7 @@ from gpuyard.workload.shaping.derive import (
     gpu_seconds_of,
     has_dates,
     span_of,
+    without_recorded,
 )
 from gpuyard.workload.shaping.draws import DAY_STREAM, uniforms_by_row
 
@@ -62,9 +63,12 @@ def compress_time(workload: Workload, factor: float) -> Workload:
 
 
 def _moved(workload: Workload, submit_s: NDArray[np.float64]) -> pl.DataFrame:
-    """The jobs at other submits, in the same order; the time from a submit to its deadline stays."""
+    """The jobs at other submits, in the same order; the time from a submit to its deadline stays.
+
+    What happened in the log would not have happened to them so: recorded starts are left out.
+    """
     slack_s = workload.frame["deadline_s"].to_numpy() - workload.frame["submit_s"].to_numpy()
-    return workload.frame.with_columns(
+    return without_recorded(workload.frame).with_columns(
         submit_s=pl.Series(submit_s), deadline_s=pl.Series(submit_s + slack_s, nan_to_null=True)
     )
 
@@ -136,6 +140,7 @@ def resample_days(
 ) -> Workload:
     """A new trace of whole days drawn from the workload's own, with replacement; times of day stay.
 
+    Recorded starts are left out: on the new days the cluster would have been differently full.
     Days are those of the log's clock if it tells dates, else they start at the first submit. A day that is
     not wholly inside the span is never drawn. The c-th repetition of a day adds c times the same number to
     the rows of its jobs, so that rows stay distinct; the first keeps them.
@@ -184,7 +189,7 @@ def _drawn_days(first: int, count: int, wanted: int, seed: int, keep_weekdays: b
 
 def _joined_days(workload: Workload, before_s: float, count: int, drawn: list[int]) -> pl.DataFrame:
     """The jobs of the drawn days one after another, the first day from 0; ``before_s`` into day 0."""
-    frame = workload.frame.with_columns(submit_s=pl.col("submit_s") + before_s)
+    frame = without_recorded(workload.frame).with_columns(submit_s=pl.col("submit_s") + before_s)
     frame = frame.with_columns(deadline_s=pl.col("deadline_s") + before_s)
     day = (frame["submit_s"] / DAY_S).floor().cast(pl.Int64)
     frame = frame.with_columns(day=day).filter(pl.col("day").is_between(0, count - 1))

@@ -13,7 +13,14 @@ from gpuyard.registry import suggest
 from gpuyard.units import duration
 from gpuyard.workload.schema import STATUSES, Workload
 from gpuyard.workload.shaping.config import Range
-from gpuyard.workload.shaping.derive import checked_share, date_text, derived, has_dates, span_of
+from gpuyard.workload.shaping.derive import (
+    checked_share,
+    date_text,
+    derived,
+    has_dates,
+    span_of,
+    without_recorded,
+)
 from gpuyard.workload.shaping.draws import THIN_STREAM, uniforms_by_row
 
 MOMENT_GRAMMAR = "seconds (86400), a length of time (90m, 36h, 14d), a share of the span (20%) or a date"
@@ -168,12 +175,15 @@ def drop_duplicates(workload: Workload) -> Workload:
 def thin(workload: Workload, share: float, seed: int = 0) -> Workload:
     """Each job with probability ``share``, by a draw of its original row: the same in every slice.
 
+    Recorded starts are left out, unless all jobs are kept: with fewer others, jobs would have waited less.
+
     Raises:
         InputError: if the share is not above 0 and at most 1, or no job is left.
     """
     checked_share("the share to keep", share)
     drawn = uniforms_by_row(seed, THIN_STREAM, workload.frame["row"].to_numpy())
-    frame = workload.frame.filter(pl.Series(drawn < share))
+    frame = workload.frame if share == 1 else without_recorded(workload.frame)
+    frame = frame.filter(pl.Series(drawn < share))
     return derived(workload, frame, "thin", {"share": share, "seed": seed})
 
 

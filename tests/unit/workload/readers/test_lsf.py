@@ -80,7 +80,7 @@ def test_a_record_may_stop_behind_any_field_after_the_status():
             job = parse_job_finish(" ".join(found[:end]))
         except RecordError as error:
             pytest.fail(f"{end}: {error}")
-        assert (job.event_s, job.status, job.hosts, job.slots) == (1700003600, 64, 2, 4)
+        assert (job.event_s, job.status, job.hosts, job.slots) == (1700003600, 64, ("n1", "n2"), 4)
     with pytest.raises(RecordError, match="stops before jStatus"):
         parse_job_finish(" ".join(found[:status]))
 
