@@ -12,14 +12,13 @@ from gpuyard.cli.inputs import (
     open_trace,
     print_json,
 )
-from gpuyard.cli.parameters import SIMULATION, ClusterText, Json, Simulation, Whole, WorkloadText
+from gpuyard.cli.parameters import SIMULATION, ClusterText, Json, Simulation, WorkloadText
 from gpuyard.errors import InputError
 from gpuyard.policies.grammar import GRAMMAR
 from gpuyard.registry import registered
 from gpuyard.terminal.console import show_progress
 from gpuyard.terminal.tables import named_table, rule_table, wait_table
 
-MOST_SPANS = 15
 KINDS = ("order", "backfill", "placement")
 EXPRESS = "a job longer than T0 seconds leaves a share of the GPUs free, K per factor of e that it is longer"
 
@@ -49,7 +48,12 @@ def _models() -> list[tuple[str, str]]:
 
 def explain(
     workload: WorkloadText,
-    job: Annotated[Whole, Parameter(help="Row of the job in the workload, counted from 0.")],
+    job: Annotated[
+        str,
+        Parameter(
+            help="The log's own id of the job, else its row in the log from 0; row:16 is always a row."
+        ),
+    ],
     /,
     *,
     cluster: ClusterText = None,
@@ -59,28 +63,37 @@ def explain(
 ) -> None:
     """Say why a job of a simulated schedule started when and where it did.
 
-    Example: gpuyard explain jobs.csv 1234 --cluster 64x8 --policy sjf+easy
+    Example: gpuyard explain jobs.parquet 995584 --cluster 64x8 --policy sjf+easy
     """
-    from gpuyard.simulation import explain as stories
+    from gpuyard.simulation.explain import explain_job
+    from gpuyard.simulation.explain_text import REASONS, moment, periods, sentences
     from gpuyard.simulation.find import find_policy
 
     spec = find_policy(policy).rules
     if spec is None:
-        raise InputError(f"policy {policy} is a network, which has no reasons to tell; explain a heuristic")
+        raise InputError(_no_reasons(policy))
     need_cluster(cluster, workload)
     jobs, machines, _ = open_trace(workload, cluster)
     assert machines is not None  # built-in workloads bring one
     with show_progress(len(jobs), 1) as progress:
-        story = stories.explain_job(
-            jobs, machines, spec, simulation, job, progress=progress.start_run(f"explaining job {job}")
-        )
+        told = progress.start_run(f"explaining {job}")
+        story = explain_job(jobs, machines, spec, simulation, job, progress=told)
     if json:
         print_json(story.document())
         return
     console = open_console()
-    for sentence in stories.sentences(story):
+    for sentence in sentences(story):
         console.print(sentence)
-    if story.waits:
-        console.print("", wait_table(story.waits[:MOST_SPANS], stories.REASONS), sep="\n")
-    if len(story.waits) > MOST_SPANS:
-        console.print(f"... and {len(story.waits) - MOST_SPANS:,} more; --json has all", style="dim")
+    if shown := periods(story):
+        table = wait_table(
+            shown, REASONS, lambda at_s: moment(story, at_s), mostly=len(shown) < len(story.waits)
+        )
+        console.print("", table, sep="\n")
+    if len(shown) < len(story.waits):
+        console.print(f"In short; --json has all {len(story.waits):,} parts of its wait.", style="dim")
+
+
+def _no_reasons(policy: str) -> str:
+    if policy.partition("/")[0] == "recorded":
+        return "policy recorded repeats what the log says and has no reasons to tell; explain a heuristic"
+    return f"policy {policy} is a network, which has no reasons to tell; explain a heuristic"

@@ -15,8 +15,10 @@ from gpuyard.policies.base import Policy
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.policies.heuristics import Order
 from gpuyard.policies.support import check_supported, needs_power, tells_watts
+from gpuyard.units import plural
 from gpuyard.workload import Workload
 from gpuyard.workload.core_columns import core_cluster, demand_columns
+from gpuyard.workload.identity import name_of
 from gpuyard.workload.schema import microseconds
 
 Ints = NDArray[np.int64]
@@ -285,8 +287,7 @@ def _oversize_message(
     workload: Workload, cluster: Cluster, rows: Ints, placement: str, config: SimulationConfig
 ) -> str:
     job = workload.frame.row(int(rows[0]), named=True)
-    label = f"job {rows[0]}" + (f" (source_id {job['source_id']})" if job["source_id"] else "")
-    needs = [f"{job['gpus']} GPUs"] if job["gpu_milli"] == 1000 else [f"{job['gpu_milli'] / 1000:g} GPU"]
+    needs = [plural(job["gpus"], "GPU") if job["gpu_milli"] == 1000 else f"{job['gpu_milli'] / 1000:g} GPU"]
     needs += [f"{job['cpus']} CPUs"] if job["cpus"] else []
     needs += [f"{job['memory_mib']} MiB"] if job["memory_mib"] else []
     needs += [f"of type {' or '.join(job['gpu_types'])}"] if job["gpu_types"] else []
@@ -296,7 +297,8 @@ def _oversize_message(
     under = f" {' and '.join(limits)}" if limits else ""
     others = f", nor can {len(rows) - 1:,} others" if len(rows) > 1 else ""
     return (
-        f"{label} of workload {workload.metadata.name} needs {', '.join(needs)} and can never run on cluster "
+        f"{name_of(workload, int(rows[0]))} of workload {workload.metadata.name} needs "
+        f"{', '.join(needs)} and can never run on cluster "
         f"{cluster.name} with placement {placement}{under}{others}; use a larger cluster or another "
         f"placement, or leave such jobs out, counted and reported, with {setting('oversize', 'drop')}"
     )

@@ -17,6 +17,7 @@ from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.policies.heuristics import Order
 from gpuyard.policies.support import SPLITTING, tells_watts, types_without_watts
 from gpuyard.workload import Workload
+from gpuyard.workload.identity import name_of
 
 MOST_LOOKAHEAD = 64
 ColumnRow = tuple[str, float, float]
@@ -316,8 +317,8 @@ def _check_one_node(workload: Workload, cluster: Cluster) -> None:
     if (gpus > largest).any():
         row = int(np.argmax(gpus > largest))
         raise InputError(
-            f"job {row} of workload {workload.metadata.name} needs {gpus[row]} GPUs, more than a node of "
-            f"cluster {cluster.name} has ({largest}); where hosts are chosen a job sits on one: use "
+            f"{name_of(workload, row)} of workload {workload.metadata.name} needs {gpus[row]} GPUs, more than "
+            f"a node of cluster {cluster.name} has ({largest}); where hosts are chosen a job sits on one: use "
             "gpuyard/SelectJob-v0"
         )
 

@@ -7,19 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.native.inputs import prepare
+from gpuyard.native.schedule import RUN_ENDINGS
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.registry import registered
 from gpuyard.simulation.run import SimulationResult, simulate
+from gpuyard.simulation.watch import Past, Watch, watch
 from gpuyard.units import duration, plural
 from gpuyard.workload import Workload
+from gpuyard.workload.identity import JobName, find_job, name_of
+from gpuyard.workload.schema import microseconds
+from gpuyard.workload.shaping.derive import date_text, has_dates
 
-MOST_NAMED = 5
-"""Jobs that are named one by one, at most; the rest are counted."""
+FIRST_LOOK_S = 86_400.0
+"""How far past the submit of the job the first simulation reaches; each further one eight times as far."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +34,14 @@ class Span:
     to_s: float
     reason: str
     detail: str
-    head: int | None = None
+    head: JobName | None = None
 
 
 @dataclass(frozen=True)
 class Overtaker:
     """A job that came later and started earlier."""
 
-    job: int
+    job: JobName
     submit_s: float
     start_s: float
     gpus: float
@@ -52,7 +56,25 @@ class RunNote:
     stop_s: float
     ending: str
     nodes: list[tuple[int, int]]
-    stopped_for: int | None = None
+    stopped_for: JobName | None = None
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Who had the GPUs that the job waited for.
+
+    Attributes:
+        overtakers: Jobs that came later and started earlier.
+        by_rank: Share of them that the order ranks before the job; the others were let past it.
+        earlier: Jobs that had come before and started while it waited.
+        shares: Of the GPU time held during its wait: by ``overtakers``, ``earlier`` ones and those that were
+            ``running`` when it came.
+    """
+
+    overtakers: int
+    by_rank: float
+    earlier: int
+    shares: dict[str, float]
 
 
 @dataclass
@@ -60,31 +82,41 @@ class JobStory:
     """What happened to one job, and why.
 
     Attributes:
-        job: Its row in the workload.
+        job: Its name.
         policy: Full name of the policy.
         submit_s: When it came, seconds on the workload's clock.
         start_s: When it first started.
         end_s: When it finished.
         gpus: Its size in GPUs.
+        epoch_s: What the log's clock showed at time 0 (UTC, since 1970); None if the log has no dates.
+        cause: Who had the GPUs meanwhile.
         waits: Why it waited, in order of time.
+        every: Of so many decisions during its wait one was asked about: 1 is all.
         overtakers: Jobs that came later and started earlier, the first to start first.
         runs: Where and when it ran; several if it was stopped or failed.
         free_before: Empty GPUs on each of its nodes just before it first started.
         made_room: Jobs that were stopped so that it could start.
+        order: What the policy's order goes by.
+        backfill: What its backfilling allows.
         placement: What the placement rule goes by.
     """
 
-    job: int
+    job: JobName
     policy: str
     submit_s: float
     start_s: float
     end_s: float
     gpus: float
+    cause: Cause
+    epoch_s: float | None = None
     waits: list[Span] = field(default_factory=list)
+    every: int = 1
     overtakers: list[Overtaker] = field(default_factory=list)
     runs: list[RunNote] = field(default_factory=list)
     free_before: list[tuple[int, int]] = field(default_factory=list)
-    made_room: list[int] = field(default_factory=list)
+    made_room: list[JobName] = field(default_factory=list)
+    order: str = ""
+    backfill: str = ""
     placement: str = ""
 
     def document(self) -> dict[str, Any]:
@@ -97,119 +129,136 @@ def explain_job(
     cluster: Cluster,
     policy: PolicySpec,
     config: SimulationConfig,
-    job: int,
+    job: int | str,
     *,
     progress: Callable[[int], None] | None = None,
 ) -> JobStory:
-    """Simulate, and tell the story of one job.
+    """Simulate, and say why one job started when and where it did.
+
+    Jobs that come after it has started do not matter, and are left out.
 
     Args:
         workload: The jobs.
         cluster: The cluster.
         policy: A native policy.
         config: Settings.
-        job: Row of the job in the workload.
+        job: The log's own id of the job, or its row, as ``find_job`` takes it.
         progress: Called with the number of jobs finished so far.
 
     Raises:
         InputError: for a job that is not there or does not run, or a policy that is not native.
     """
-    if not 0 <= job < len(workload):
-        raise InputError(
-            f"there is no job {job}; workload {workload.metadata.name} has rows 0 to {len(workload) - 1}"
-        )
+    position = find_job(workload, job)
     if policy.is_optimised:
         raise InputError(
             f"policy {policy.name} is not native, and its decisions cannot be explained; use tier"
         )
-    result = simulate(workload, cluster, policy, config)
-    entries = np.flatnonzero(result.schedule.job == job)
+    result = _until_it_runs(workload, cluster, policy, config, position, progress)
+    entries = np.flatnonzero(result.schedule.job == position)
     if not len(entries):
-        raise InputError(f"job {job} can never run on cluster {cluster.name}: it was left out")
-    watch = _watch(workload, cluster, policy, config, int(entries[0]), progress)
-    return _story(result, policy, int(entries[0]), watch)
+        name = name_of(workload, position)
+        raise InputError(f"{name} can never run on cluster {cluster.name}: it was left out")
+    entry = int(entries[0])
+    inputs = prepare(result.workload, cluster, policy, config)
+    submit_us = microseconds(result.workload.frame["submit_s"])[result.schedule.job]
+    watched = watch(Past(inputs, submit_us, result.schedule), policy, entry, progress)
+    return _story(result, policy, entry, watched)
 
 
-@dataclass
-class _Watch:
-    """What a pass after another said of the job while it waited."""
-
-    verdicts: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
-    free_before: dict[int, int] = field(default_factory=dict)
-    stopped_for: dict[float, int] = field(default_factory=dict)  # by time
-
-
-def _watch(
+def _until_it_runs(
     workload: Workload,
     cluster: Cluster,
     policy: PolicySpec,
     config: SimulationConfig,
-    entry: int,
+    position: int,
     progress: Callable[[int], None] | None,
-) -> _Watch:
-    """Go through the simulation again, step by step, until the job is done."""
-    inputs = prepare(workload, cluster, policy, config)
-    simulator = _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
-    native, watch, running = policy.compile(), _Watch(), False
-    while simulator.advance():
-        waiting = simulator.waiting
-        if len(waiting):
-            snapshot = simulator.snapshot()
-            if entry in waiting:
-                said = _core.explain(snapshot, native, entry)
-                watch.verdicts.append((snapshot.now_s, said))
-                if said["verdict"] == "starts" and not watch.free_before:
-                    watch.free_before = dict(enumerate(snapshot.nodes["empty_gpus"].tolist()))
-            decision = _core.decide(snapshot, native)
-            running = entry in snapshot.running["job"]
-            for start, stops in decision.stops:
-                if entry in stops:
-                    watch.stopped_for[snapshot.now_s] = start
-            simulator.apply(decision)
-        if progress:
-            progress(simulator.finished)
-        if (
-            watch.verdicts
-            and not running
-            and entry not in simulator.waiting
-            and simulator.has_finished(entry)
-        ):
-            break
-    return watch
+) -> SimulationResult:
+    """Simulate the jobs that matter: those that come before it starts, or ends if it may be stopped."""
+    submit_s = workload.frame["submit_s"].to_numpy()
+    reach_s = FIRST_LOOK_S
+    while True:
+        count = int(np.searchsorted(submit_s, submit_s[position] + reach_s, side="right"))
+        no_estimates = workload.frame["estimate_s"].head(count).null_count() == count
+        if count == len(workload) or (config.estimates == "requested" and no_estimates):
+            return simulate(workload, cluster, policy, config, progress=progress)
+        head = Workload(workload.frame.head(count), workload.metadata)
+        result = simulate(head, cluster, policy, config, progress=progress)
+        schedule = result.schedule
+        over_us = schedule.start_us if schedule.runs is None else schedule.end_us
+        found = over_us[schedule.job == position]
+        if not len(found) or found[0] / 1e6 < submit_s[count]:
+            return result
+        reach_s *= 8
 
 
-def _story(result: SimulationResult, policy: PolicySpec, entry: int, watch: _Watch) -> JobStory:
-    schedule, frame = result.schedule, result.workload.frame
-    row = frame.row(int(schedule.job[entry]), named=True)
+def _story(result: SimulationResult, policy: PolicySpec, entry: int, watched: Watch) -> JobStory:
+    schedule, workload = result.schedule, result.workload
+    position = int(schedule.job[entry])
+    row = workload.frame.row(position, named=True)
+    overtakers = _overtakers(result, entry)
+    rules = {kind: registered(kind) for kind in ("backfill", "placement")}
     story = JobStory(
-        job=int(schedule.job[entry]),
+        job=name_of(workload, position),
         policy=policy.name,
         submit_s=row["submit_s"],
         start_s=schedule.start_us[entry] / 1e6,
         end_s=schedule.end_us[entry] / 1e6,
         gpus=row["gpus"] * row["gpu_milli"] / 1000,
-        waits=_waits(watch, schedule.job, row, result),
-        overtakers=_overtakers(result, entry),
-        runs=_runs(result, entry, watch.stopped_for),
-        placement=registered("placement")[policy.placement].summary,
+        cause=_cause(result, entry, watched),
+        epoch_s=workload.metadata.epoch_s if has_dates(workload) else None,
+        waits=_waits(watched, row, result),
+        every=watched.every,
+        overtakers=overtakers,
+        runs=_runs(result, entry, watched.stopped_for),
+        order=_summary(policy.order_rule),
+        backfill=rules["backfill"][policy.backfill].summary,
+        placement=rules["placement"][policy.placement].summary,
     )
     first = story.runs[0].nodes
-    story.free_before = [(node, watch.free_before.get(node, 0)) for node, _ in first]
-    starts = [said for _, said in watch.verdicts if said["verdict"] == "starts"]
-    story.made_room = [int(schedule.job[job]) for job in starts[0]["stops"]] if starts else []
+    story.free_before = [(node, watched.free_before.get(node, 0)) for node, _ in first]
+    starts = [said for _, said in watched.asked if said["verdict"] == "starts"]
+    stopped = starts[0]["stops"] if starts else []
+    story.made_room = [name_of(workload, int(schedule.job[job])) for job in stopped]
     return story
 
 
-def _waits(watch: _Watch, rows: Any, row: dict[str, Any], result: SimulationResult) -> list[Span]:
-    """Verdicts at instants one after another, as spans of one reason each."""
+def _summary(rule: Any) -> str:
+    """What a rule says of itself; orders of one's own are functions."""
+    return getattr(rule, "summary", None) or (rule.__doc__ or "an order of your own").strip().split("\n")[0]
+
+
+def _cause(result: SimulationResult, entry: int, watched: Watch) -> Cause:
+    """Who came later, earlier or ran already, and the GPU time that each held while the job waited."""
+    schedule, frame = result.schedule, result.workload.frame
+    submit_us = microseconds(frame["submit_s"])[schedule.job]
+    came_us, begin_us = int(submit_us[entry]), int(schedule.start_us[entry])
+    pieces = schedule.pieces()
+    milli = (frame["gpus"].to_numpy() * frame["gpu_milli"].to_numpy())[schedule.job][pieces.entry]
+    within = np.minimum(pieces.released_us, begin_us) - np.maximum(pieces.taken_us, came_us)
+    held = within.clip(0).astype(np.float64) * milli
+    ran = schedule.start_us < came_us
+    kinds = {
+        "overtakers": (submit_us > came_us) & (schedule.start_us < begin_us),
+        "earlier": (submit_us <= came_us) & ~ran & (schedule.start_us < begin_us),
+        "running": ran,
+    }
+    total = float(held.sum())
+    shares = {name: float(held[of[pieces.entry]].sum()) / (total or 1.0) for name, of in kinds.items()}
+    seen = watched.ranked_before + watched.let_past
+    by_rank = watched.ranked_before / seen if seen else 1.0
+    return Cause(int(kinds["overtakers"].sum()), by_rank, int(kinds["earlier"].sum()), shares)
+
+
+def _waits(watched: Watch, row: dict[str, Any], result: SimulationResult) -> list[Span]:
+    """What was said at moments one after another, as spans of one reason each."""
     spans: list[Span] = []
-    times = [at_s for at_s, _ in watch.verdicts]
-    for (at_s, said), to_s in zip(watch.verdicts, [*times[1:], times[-1]], strict=True):
+    times = [at_s for at_s, _ in watched.asked]
+    for (at_s, said), to_s in zip(watched.asked, [*times[1:], times[-1]], strict=True):
         if said["verdict"] == "starts":
             continue
-        head = int(rows[said["head"]]) if said["head"] >= 0 else None
-        reason = _reason(said, row)
-        detail = _detail(said, row, head)
+        found = said["head"]
+        head = name_of(result.workload, int(result.schedule.job[found])) if found >= 0 else None
+        reason, detail = _reason(said, row), _detail(said, row, head, result.workload)
         last = spans[-1] if spans else None
         if last and last.reason == reason and last.head == head and last.to_s == at_s:
             spans[-1] = Span(last.from_s, to_s, reason, detail, head)
@@ -227,11 +276,12 @@ def _reason(said: dict[str, Any], row: dict[str, Any]) -> str:
     return "other-limits" if said["most_empty"] >= max(row["gpus"], 1) else "fragmented"
 
 
-def _detail(said: dict[str, Any], row: dict[str, Any], head: int | None) -> str:
-    needs = f"needs {plural(row['gpus'], 'GPU')}" if row["gpus"] else "needs CPUs and memory"
-    free = f"{said['free_gpus']:g} are free in its pools"
+def _detail(said: dict[str, Any], row: dict[str, Any], head: JobName | None, workload: Workload) -> str:
+    size = row["gpus"] * row["gpu_milli"] / 1000
+    needs = f"needs {size:g} {'GPU' if size <= 1 else 'GPUs'}" if row["gpus"] else "needs CPUs and memory"
+    free = f"{said['free_gpus']:g} {'is' if said['free_gpus'] == 1 else 'are'} free in its pools"
     ahead = plural(said["rank"], "job")
-    until = "" if math.isnan(said["until_s"]) else f" (planned for {duration(said['until_s'])})"
+    until = "" if math.isnan(said["until_s"]) else f" (planned for {_moment(said['until_s'], workload)})"
     match _reason(said, row):
         case "too-few-free":
             return f"{needs}, {free}; {ahead} before it in the queue"
@@ -241,9 +291,9 @@ def _detail(said: dict[str, Any], row: dict[str, Any], head: int | None) -> str:
         case "other-limits":
             return f"{needs}, and {free}; CPUs, memory or the power cap do not allow it"
         case "behind-head":
-            return f"the queue stops at job {head}, which does not fit; {ahead} before it"
+            return f"the queue stops at {head}, which does not fit; {ahead} before it"
         case "would-delay-head":
-            return f"it fits, but would delay job {head}, the first that does not{until}"
+            return f"it fits, but would delay {head}, the first that does not{until}"
         case "not-admitted":
             return "it fits, but the express lane keeps that room for shorter jobs"
         case "over-quota":
@@ -253,28 +303,26 @@ def _detail(said: dict[str, Any], row: dict[str, Any], head: int | None) -> str:
     return "there is no time at which it could be reserved: estimates of running jobs are unknown"
 
 
+def _moment(at_s: float, workload: Workload) -> str:
+    return date_text(workload, at_s) if has_dates(workload) else duration(at_s)
+
+
 def _overtakers(result: SimulationResult, entry: int) -> list[Overtaker]:
     schedule, frame = result.schedule, result.workload.frame
     submit_s = frame["submit_s"].to_numpy()[schedule.job]
     later = (submit_s > submit_s[entry]) & (schedule.start_us < schedule.start_us[entry])
     found = np.flatnonzero(later)
     found = found[np.argsort(schedule.start_us[found], kind="stable")]
-    gpus = (frame["gpus"].to_numpy() * frame["gpu_milli"].to_numpy() / 1000)[schedule.job]
-    return [
-        Overtaker(
-            int(schedule.job[i]),
-            float(submit_s[i]),
-            schedule.start_us[i] / 1e6,
-            float(gpus[i]),
-            bool(schedule.backfilled[i]),
-        )
-        for i in found.tolist()
-    ]
+    jobs = frame[schedule.job[found]]
+    columns = (
+        *(jobs["row"].to_list(), jobs["source_id"].to_list(), submit_s[found].tolist()),
+        *((schedule.start_us[found] / 1e6).tolist(), (jobs["gpus"] * jobs["gpu_milli"] / 1000).to_list()),
+        schedule.backfilled[found].tolist(),
+    )
+    return [Overtaker(JobName(row, id), *rest) for row, id, *rest in zip(*columns, strict=True)]
 
 
 def _runs(result: SimulationResult, entry: int, stopped_for: Mapping[float, int]) -> list[RunNote]:
-    from gpuyard.native.schedule import RUN_ENDINGS
-
     pieces = result.schedule.pieces()
     notes = []
     for i in np.flatnonzero(pieces.entry == entry).tolist():
@@ -282,64 +330,7 @@ def _runs(result: SimulationResult, entry: int, stopped_for: Mapping[float, int]
         nodes = list(zip(pieces.node[at].tolist(), pieces.node_gpus[at].tolist(), strict=True))
         ending = RUN_ENDINGS[pieces.ending[i]]
         stop_s = pieces.stop_us[i] / 1e6
-        who = int(result.schedule.job[stopped_for[stop_s]]) if ending == "stopped" else None
+        other = int(result.schedule.job[stopped_for[stop_s]]) if ending == "stopped" else None
+        who = None if other is None else name_of(result.workload, other)
         notes.append(RunNote(pieces.begin_us[i] / 1e6, stop_s, ending, nodes, who))
     return notes
-
-
-REASONS = {
-    "too-few-free": "too few GPUs free",
-    "fragmented": "GPUs free, but in the wrong places",
-    "other-limits": "GPUs free, but not CPUs, memory or power",
-    "behind-head": "behind a job that does not fit",
-    "would-delay-head": "would delay a job before it",
-    "not-admitted": "not admitted",
-    "over-quota": "over its group's quota",
-    "reserved": "reserved for later",
-    "no-reservation": "no time to reserve",
-}
-
-
-def _reason_sentences(story: JobStory) -> list[str]:
-    """How long it waited for what, the longest first, and whom it waited for longest."""
-    totals: dict[str, float] = {}
-    heads: dict[str, dict[int, float]] = {}
-    for span in story.waits:
-        length_s = span.to_s - span.from_s
-        totals[span.reason] = totals.get(span.reason, 0.0) + length_s
-        if span.head is not None and span.reason in ("behind-head", "would-delay-head"):
-            blocked = heads.setdefault(span.reason, {})
-            blocked[span.head] = blocked.get(span.head, 0.0) + length_s
-    lines = []
-    for reason, total_s in sorted(totals.items(), key=lambda item: -item[1]):
-        longest = sorted(heads.get(reason, {}).items(), key=lambda item: -item[1])[:3]
-        whom = ", ".join(f"job {head} for {duration(length_s)}" for head, length_s in longest)
-        lines.append(f"Waited {duration(total_s)}: {REASONS[reason]}" + (f" ({whom})." if whom else "."))
-    return lines
-
-
-def sentences(story: JobStory) -> list[str]:
-    """The story in words."""
-    waited_s = story.start_s - story.submit_s
-    lines = [
-        f"Job {story.job} asked for {story.gpus:g} GPUs at {duration(story.submit_s)} and started "
-        + ("at once." if waited_s == 0 else f"{duration(waited_s)} later, at {duration(story.start_s)}.")
-    ]
-    lines += _reason_sentences(story)
-    if story.overtakers:
-        named = ", ".join(str(other.job) for other in story.overtakers[:MOST_NAMED])
-        more = len(story.overtakers) - MOST_NAMED
-        lines.append(
-            f"{plural(len(story.overtakers), 'job')} came later and started earlier: {named}"
-            + (f" and {more:,} more." if more > 0 else ".")
-        )
-    first = story.runs[0]
-    where = ", ".join(f"{gpus} on node {node}" for node, gpus in first.nodes[:MOST_NAMED])
-    before = ", ".join(f"{free} on node {node}" for node, free in story.free_before[:MOST_NAMED])
-    lines.append(f"It got {where} ({before} were empty). The rule: {story.placement}.")
-    if story.made_room:
-        lines.append(f"Stopped to make room for it: job {', '.join(map(str, story.made_room))}.")
-    for number, run in enumerate(story.runs[:-1], start=1):
-        why = f"for job {run.stopped_for}" if run.stopped_for is not None else "by a failing node"
-        lines.append(f"Run {number} was ended {why} at {duration(run.stop_s)}.")
-    return lines

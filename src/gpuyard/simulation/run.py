@@ -18,7 +18,9 @@ from gpuyard.native.inputs import CoreInputs, Ints, prepare
 from gpuyard.native.schedule import Downtime, Runs, Schedule
 from gpuyard.policies.base import Decider, Policy, ReplayingPolicy, as_policy
 from gpuyard.simulation.find import find_policy
+from gpuyard.units import plural
 from gpuyard.workload import Workload, read_workload
+from gpuyard.workload.identity import name_of
 
 Progress = Callable[[int], None]
 
@@ -130,7 +132,7 @@ def _run(
     if native is not None:
         arrays = _core.simulate(inputs.cluster, inputs.jobs, native, inputs.settings, progress, inputs.past)
     else:
-        arrays = _run_asking(inputs, asked, progress)
+        arrays = _run_asking(workload, inputs, asked, progress)
     return inputs, arrays, dict(asked.counters)
 
 
@@ -158,7 +160,9 @@ def _check_kinds(workload: object, policy: object) -> None:
         )
 
 
-def _run_asking(inputs: CoreInputs, policy: Policy, progress: Progress | None) -> dict[str, Any]:
+def _run_asking(
+    workload: Workload, inputs: CoreInputs, policy: Policy, progress: Progress | None
+) -> dict[str, Any]:
     simulator = _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
     while simulator.advance():
         if len(simulator.waiting):
@@ -171,9 +175,10 @@ def _run_asking(inputs: CoreInputs, policy: Policy, progress: Progress | None) -
             simulator.apply(decision)
         if progress:
             progress(simulator.finished)
-    if len(simulator.waiting):
+    if len(left := simulator.waiting):
+        first = name_of(workload, int(inputs.kept[left[0]]))
         raise InputError(
-            f"{policy.name} left {len(simulator.waiting)} jobs waiting, job {simulator.waiting[0]} "
+            f"{policy.name} left {plural(len(left), 'job')} waiting, {first} "
             "first, with nothing running and nothing to arrive; decide() must start every job in the end"
         )
     return simulator.schedule()

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuyard.units import duration, metric_label, metric_text, number, plural, rough
+from gpuyard.workload.identity import name_of
 
 COMPARED = (
     "mean_wait_s",
@@ -214,13 +215,12 @@ def _dropped_notes(results: Sequence[Any]) -> list[str]:
     if not any(counts.values()):
         return []
     result = max(results, key=lambda result: len(result.dropped))
-    frame = result.workload.frame
+    gpus = result.workload.frame["gpus"]
     some = [
-        f"row {frame['row'][job]} ({plural(frame['gpus'][job], 'GPU')})"
-        for job in result.dropped[:3].tolist()
+        f"{name_of(result.workload, job)}, {plural(gpus[job], 'GPU')}" for job in result.dropped[:3].tolist()
     ]
-    more = ", ..." if len(result.dropped) > 3 else ""
-    note = f"left out because they can never run on the cluster: {', '.join(some)}{more}"
+    more = "; ..." if len(result.dropped) > 3 else ""
+    note = f"left out because they can never run on the cluster: {'; '.join(some)}{more}"
     if len(set(counts.values())) == 1:
         return [f"{plural(len(result.dropped), 'job')} {note}."]
     each = ", ".join(f"{policy} {count:,}" for policy, count in counts.items())
@@ -332,12 +332,21 @@ def rule_table(kind: str, rules: Iterable[Any]) -> Table:
     return table
 
 
-def wait_table(waits: Iterable[Any], reasons: Mapping[str, str]) -> Table:
-    """Why a job waited (``gpuyard.simulation.explain.Span``), in order of time."""
-    table = plain_table("from", "for", "waited because", "in detail", right=(0, 1))
+def wait_table(
+    waits: Iterable[Any], reasons: Mapping[str, str], moment: Callable[[float], str], *, mostly: bool
+) -> Table:
+    """Why a job waited, in order of time.
+
+    Args:
+        waits: Parts of the wait (``gpuyard.simulation.explain.Span``).
+        reasons: Words for reasons.
+        moment: A time as text.
+        mostly: Whether a part stands for several reasons, of which the longest is named.
+    """
+    table = plain_table("from", "for", "mostly because" if mostly else "because", "for example", right=(0, 1))
     for span in waits:
         table.add_row(
-            duration(span.from_s),
+            moment(span.from_s),
             duration(span.to_s - span.from_s),
             Text(reasons[span.reason], style="bold"),
             Text(span.detail),

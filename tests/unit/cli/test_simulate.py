@@ -75,7 +75,7 @@ def test_dropped_jobs_are_reported(run: Run, jobs: Callable[..., Path]) -> None:
     arguments = ["simulate", path, "--cluster", "2x8", "--oversize", "drop"]
     _, out, _ = run(*arguments)
     assert "2 jobs left out because they can never run" in out
-    assert "row 6 (17 GPUs), row 7 (18 GPUs)" in out
+    assert "row 6, 17 GPUs; row 7, 18 GPUs" in out
     _, out, _ = run(*arguments, "--json")
     assert document(out)["results"][0]["dropped_jobs"] == 2
 

@@ -180,7 +180,7 @@ def jobs(**columns: list[Any]) -> Any:
 @pytest.mark.parametrize("kind", HOST_KINDS)
 def test_jobs_that_need_more_than_a_node_are_refused_where_hosts_are_chosen(kind: str) -> None:
     message = refusal(kind, workload=jobs(gpus=[1, 5]), cluster="2x4")
-    assert "job 1 of workload" in message
+    assert "row 1 of workload" in message
     assert "needs 5 GPUs, more than a node of cluster 2x4 has (4)" in message
     assert "use gpuyard/SelectJob-v0" in message
 
@@ -188,12 +188,12 @@ def test_jobs_that_need_more_than_a_node_are_refused_where_hosts_are_chosen(kind
 @pytest.mark.parametrize("kind", HOST_KINDS)
 def test_jobs_whose_cpus_no_node_has_are_refused_where_hosts_are_chosen(kind: str) -> None:
     cluster = Cluster(name="small", nodes=(NodeGroup(count=2, gpus=4, cpus=8),))
-    assert "job 1 of workload" in refusal(kind, workload=jobs(gpus=[2, 2], cpus=[1, 9]), cluster=cluster)
+    assert "row 1 of workload" in refusal(kind, workload=jobs(gpus=[2, 2], cpus=[1, 9]), cluster=cluster)
 
 
 @pytest.mark.parametrize("kind", KIND_NAMES)
 def test_jobs_that_can_never_run_are_refused(kind: str) -> None:
-    assert "job 0 of workload" in refusal(kind, workload=jobs(gpus=[99, 1]), cluster="2x4")
+    assert "row 0 of workload" in refusal(kind, workload=jobs(gpus=[99, 1]), cluster="2x4")
 
 
 def test_windows_must_be_found_among_the_jobs_that_can_run() -> None:

@@ -147,7 +147,7 @@ IMPOSSIBLE = {
     "a quota too small without borrowing": Bad(
         {"group_quotas": {"a": 7}, "quota_borrowing": False},
         ["--group-quotas", "a:7", "--no-quota-borrowing"],
-        ["job 0", "8 GPUs", "within its group's quota"],
+        ["row 0", "8 GPUs", "within its group's quota"],
     ),
     "a cap below the idle draw": Bad(
         {"power_cap_w": 639}, ["--power-cap", "639"], ["639", "640 W", "idle"], cluster="2x8:v100"
@@ -155,7 +155,7 @@ IMPOSSIBLE = {
     "a cap under which a job never runs": Bad(
         {"power_cap_w": 640 + 7 * 260},
         ["--power-cap", "2460"],
-        ["job 0", "8 GPUs", "under a power cap of 2460 W"],
+        ["row 0", "8 GPUs", "under a power cap of 2460 W"],
         cluster="2x8:v100",
     ),
     "a cap without watts": Bad({"power_cap_w": 9000}, ["--power-cap", "9000"], ["idle_w", "GPU type gpu"]),

@@ -269,7 +269,7 @@ def test_a_job_cannot_start_twice() -> None:
 
 
 def test_jobs_that_a_decider_leaves_waiting_for_ever_are_an_error() -> None:
-    with pytest.raises(InputError, match="Scripted left 2 jobs waiting, job 1 first, with nothing running"):
+    with pytest.raises(InputError, match="Scripted left 2 jobs waiting, row 1 first, with nothing running"):
         simulate(jobs((0, 10, 1), (1, 10, 1), (2, 10, 1)), "1x4", Scripted((0, [(0, 1)])))
 
 
@@ -372,7 +372,7 @@ def test_a_job_that_can_never_run_is_named_and_the_others_counted() -> None:
     with pytest.raises(InputError) as error:
         simulate(workload, "1x8")
     message = str(error.value)
-    for part in ("job 1 (source_id b)", "9 GPUs", "cluster 1x8", "placement consolidate"):
+    for part in ("job b (row 1)", "9 GPUs", "cluster 1x8", "placement consolidate"):
         assert part in message
     for part in ("nor can 2 others", "`oversize=drop`"):
         assert part in message
@@ -382,7 +382,7 @@ def test_everything_that_such_a_job_needs_is_named() -> None:
     workload = jobs((0, 10, 1), cpus=[99], memory_mib=[7], gpu_types=[["k80", "v100"]], group=["vision"])
     with pytest.raises(InputError) as error:
         simulate(workload, OWNED)
-    for part in ("1 GPUs, 99 CPUs, 7 MiB", "of type k80 or v100", "on the nodes of group vision"):
+    for part in ("1 GPU, 99 CPUs, 7 MiB", "of type k80 or v100", "on the nodes of group vision"):
         assert part in str(error.value)
     assert "others" not in str(error.value)
 
@@ -398,7 +398,7 @@ def test_dropped_jobs_are_reported_and_the_rest_runs_as_if_they_had_never_been_s
 def test_what_is_too_large_depends_on_the_placement() -> None:
     workload = jobs((0, 10, 5))
     cluster = Cluster(nodes=(NodeGroup(gpus=4, type="v100"), NodeGroup(gpus=2, type="t4")))
-    with pytest.raises(InputError, match=r"job 0 .* can never run .* placement consolidate"):
+    with pytest.raises(InputError, match=r"row 0 .* can never run .* placement consolidate"):
         simulate(workload, cluster, "fifo")
     assert starts_s(simulate(workload, cluster, "fifo/anywhere")) == [0]
 

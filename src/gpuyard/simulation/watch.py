@@ -1,0 +1,203 @@
+"""What a policy says of one job while it waits: the simulation once more, with questions in between.
+
+The schedule is known by then. So the simulator is only told what started when, and snapshots are taken at
+moments at which the policy is asked. Where decisions hold more than starts (jobs are stopped, nodes sleep or
+fail), the policy decides again, step by step.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpuyard import _core
+from gpuyard.native.inputs import CoreInputs, Ints
+from gpuyard.native.schedule import Schedule
+from gpuyard.policies.grammar import PolicySpec
+
+MOST_ASKED = 1_000
+"""Moments at which the policy is asked about a job, at most, evenly spread over its wait."""
+
+Progress = Callable[[int], None]
+
+
+@dataclass
+class Watch:
+    """What the policy said of the job while it waited.
+
+    Attributes:
+        entry: The job, by its entry in the schedule.
+        asked: Moments and what was said then, in order of time.
+        every: Of so many decisions one was asked about.
+        free_before: Empty GPUs by node just before the job first started.
+        stopped_for: By time: the job for which this one was stopped then.
+        ranked_before: Jobs that came later, ranked before it and started at moments that were asked about.
+        let_past: Jobs that came later, ranked behind it and started then.
+    """
+
+    entry: int
+    asked: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+    every: int = 1
+    free_before: dict[int, int] = field(default_factory=dict)
+    stopped_for: dict[float, int] = field(default_factory=dict)
+    ranked_before: int = 0
+    let_past: int = 0
+
+    def ask(self, snapshot: _core.Snapshot, policy: _core.Policy) -> None:
+        """What is true of the job at this moment."""
+        said = _core.explain(snapshot, policy, self.entry)
+        self.asked.append((snapshot.now_s, said))
+        if said["verdict"] == "starts" and not self.free_before:
+            self.see_nodes(snapshot)
+
+    def deny_start(self) -> None:
+        """It did not start when last asked: a fresh plan has it start, the one that held did not."""
+        said = self.asked[-1][1]
+        if said["verdict"] == "starts":
+            said["verdict"] = "reserved"
+            self.free_before = {}
+
+    def see_nodes(self, snapshot: _core.Snapshot) -> None:
+        """How much is free where."""
+        self.free_before = dict(enumerate(snapshot.nodes["empty_gpus"].tolist()))
+
+    def see_starts(self, snapshot: _core.Snapshot, policy: _core.Policy, later: list[int]) -> None:
+        """Whether jobs that came later and start now rank before this one, or are let past it."""
+        places = {job: place for place, job in enumerate(_core.ranked(snapshot, policy).tolist())}
+        own = places.get(self.entry)
+        for job in later:
+            if own is not None and job in places:
+                self.ranked_before += places[job] < own
+                self.let_past += places[job] > own
+
+
+@dataclass(frozen=True)
+class Past:
+    """A simulation that was run: the simulator's inputs, when each of the jobs came, and what came of it."""
+
+    inputs: CoreInputs
+    submit_us: Ints
+    schedule: Schedule
+
+    def simulator(self) -> _core.CheckedSimulator:
+        """The same from its beginning."""
+        inputs = self.inputs
+        return _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
+
+
+def watch(past: Past, policy: PolicySpec, entry: int, progress: Progress | None = None) -> Watch:
+    """Go through a simulation again until the job has started, or has finished if it may be stopped.
+
+    Args:
+        past: The simulation.
+        policy: Who decided.
+        entry: The job, by its entry in the schedule.
+        progress: Called with the number of jobs finished so far.
+    """
+    if past.schedule.runs is None and (found := _replayed(past, policy, entry)) is not None:
+        return found
+    return _decided_again(past, policy, entry, progress)
+
+
+def _stride(past: Past, entry: int) -> int:
+    """Of how many decisions during the job's wait one is asked about."""
+    submit_us, schedule = past.submit_us, past.schedule
+    moments = np.concatenate([submit_us, schedule.end_us])
+    within = (moments >= submit_us[entry]) & (moments < schedule.start_us[entry])
+    return max(1, -(-len(np.unique(moments[within])) // MOST_ASKED))
+
+
+def _replayed(past: Past, policy: PolicySpec, entry: int) -> Watch | None:
+    """The simulator told what started when; None if that is not all that was decided."""
+    watch, native, starts = Watch(entry, every=_stride(past, entry)), policy.compile(), _Starts(past, entry)
+    simulator = past.simulator()
+    decisions = 0
+    while simulator.advance():
+        now = simulator.now_s
+        jobs = starts.at(now)
+        if jobs is None or now > starts.begin_s:
+            return None  # a job started at a moment at which nothing else happened
+        if now >= starts.came_s:
+            if now == starts.begin_s or decisions % watch.every == 0:
+                snapshot = simulator.snapshot()
+                watch.ask(snapshot, native)
+                if later := starts.later(jobs):
+                    watch.see_starts(snapshot, native, later)
+            if now == starts.begin_s:
+                watch.see_nodes(snapshot)
+                return watch
+            watch.deny_start()
+            decisions += 1
+        if jobs:
+            simulator.apply(starts.decision(jobs))
+    return None
+
+
+class _Starts:
+    """Which jobs started when, up to the first start of one of them."""
+
+    def __init__(self, past: Past, entry: int) -> None:
+        schedule = past.schedule
+        start_s = schedule.start_us / 1e6
+        self.begin_s, self.came_s = float(start_s[entry]), float(past.submit_us[entry] / 1e6)
+        order = np.argsort(start_s, kind="stable")
+        order = order[start_s[order] < self.begin_s]
+        self._jobs: list[int] = order.tolist()
+        self._starts_s: list[float] = start_s[order].tolist()
+        self._came_s = (past.submit_us / 1e6).tolist()
+        columns = (schedule.node_offset, schedule.node, schedule.node_gpus)
+        self._offset, self._node, self._gpus = (column.tolist() for column in columns)
+        self._place = 0
+
+    def at(self, now_s: float) -> list[int] | None:
+        """Jobs that start now; None if one should have started before."""
+        first = place = self._place
+        while place < len(self._jobs) and self._starts_s[place] <= now_s:
+            if self._starts_s[place] < now_s:
+                return None
+            place += 1
+        self._place = place
+        return self._jobs[first:place]
+
+    def later(self, jobs: list[int]) -> list[int]:
+        """Those of them that came later."""
+        return [job for job in jobs if self._came_s[job] > self.came_s]
+
+    def decision(self, jobs: list[int]) -> _core.Decision:
+        """That these jobs start where they did."""
+        decision = _core.Decision()
+        for job in jobs:
+            at = slice(self._offset[job], self._offset[job + 1])
+            decision.start(job, list(zip(self._node[at], self._gpus[at], strict=True)))
+        return decision
+
+
+def _decided_again(past: Past, policy: PolicySpec, entry: int, progress: Progress | None) -> Watch:
+    """The policy decides again, step by step, until the job is done."""
+    watch, native = Watch(entry, every=_stride(past, entry)), policy.compile()
+    simulator, begin_s = past.simulator(), past.schedule.start_us[entry] / 1e6
+    decisions, running = 0, False
+    while simulator.advance():
+        waiting = simulator.waiting
+        if len(waiting):
+            snapshot = simulator.snapshot()
+            decision = _core.decide(snapshot, native)
+            starts = [job for job, _ in decision.starts]
+            if entry in waiting:
+                if decisions % watch.every == 0 or entry in starts:
+                    watch.ask(snapshot, native)
+                    later = [job for job in starts if past.submit_us[job] > past.submit_us[entry]]
+                    if later and snapshot.now_s < begin_s:
+                        watch.see_starts(snapshot, native, later)
+                decisions += 1
+            running = entry in snapshot.running["job"]
+            for start, stops in decision.stops:
+                if entry in stops:
+                    watch.stopped_for[snapshot.now_s] = start
+            simulator.apply(decision)
+        if progress:
+            progress(simulator.finished)
+        if watch.asked and not running and entry not in simulator.waiting and simulator.has_finished(entry):
+            break
+    return watch
