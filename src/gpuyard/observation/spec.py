@@ -316,10 +316,10 @@ def _check_one_node(workload: Workload, cluster: Cluster) -> None:
     gpus = workload.frame["gpus"].to_numpy()
     if (gpus > largest).any():
         row = int(np.argmax(gpus > largest))
+        job = f"{name_of(workload, row)} of workload {workload.metadata.name}"
         raise InputError(
-            f"{name_of(workload, row)} of workload {workload.metadata.name} needs {gpus[row]} GPUs, more than "
-            f"a node of cluster {cluster.name} has ({largest}); where hosts are chosen a job sits on one: use "
-            "gpuyard/SelectJob-v0"
+            f"{job} needs {gpus[row]} GPUs, more than a node of cluster {cluster.name} has ({largest}); "
+            "where hosts are chosen a job sits on one: use gpuyard/SelectJob-v0"
         )
 
 

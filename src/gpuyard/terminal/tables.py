@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuyard.units import duration, metric_label, metric_text, number, plural, rough
-from gpuyard.workload.identity import name_of
 
 COMPARED = (
     "mean_wait_s",
@@ -211,6 +210,8 @@ def _counter_notes(results: Sequence[Any]) -> list[str]:
 
 
 def _dropped_notes(results: Sequence[Any]) -> list[str]:
+    from gpuyard.workload.identity import name_of  # brings polars, which help must not load
+
     counts = {result.policy: len(result.dropped) for result in results}
     if not any(counts.values()):
         return []
