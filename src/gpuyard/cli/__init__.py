@@ -79,8 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        given = sys.argv[1:] if arguments is None else arguments
         code = app(
-            arguments,
+            ["/dev/stdin" if argument == "-" else argument for argument in given],
             console=open_console(),
             exit_on_error=False,
             print_error=False,

@@ -50,7 +50,10 @@ LARGE_BYTES = 50_000_000
 
 @workload_app.command(name="import", sort_key=1)
 def import_files(
-    files: Annotated[list[Path], Parameter(negative=(), help="The files of a trace that belong together.")],
+    files: Annotated[
+        list[Path],
+        Parameter(negative=(), help="The files of a trace that belong together; - is standard input."),
+    ],
     /,
     *,
     out: OutFile,

@@ -29,6 +29,7 @@ from gpuyard.errors import InputError, setting
 from gpuyard.registry import lookup, registered
 from gpuyard.workload.chunks import read_head
 from gpuyard.workload.importing import ImportLog, ImportReport
+from gpuyard.workload.pipes import regular_files
 from gpuyard.workload.schema import Workload
 
 JOBS = "jobs"
@@ -101,7 +102,8 @@ def import_trace(
     """Read a trace from its files and say what became of every row.
 
     Args:
-        paths: The files that belong together, in any order, possibly gzip-compressed.
+        paths: The files that belong together, in any order, possibly gzip-compressed; ``-`` is standard
+            input, and pipes work, too.
         format: Name of a format; None recognises it from the files' content.
         strict: Refuse what is ambiguous instead of assuming something.
         options: Of the format.
@@ -109,7 +111,13 @@ def import_trace(
     Raises:
         InputError: naming the file and the line or key, what is wrong and what to do.
     """
-    files = [Path(path) for path in paths]
+    with regular_files(paths) as files:
+        return _imported(files, format, strict, options)
+
+
+def _imported(
+    files: Sequence[Path], format: str | None, strict: bool, options: Mapping[str, Any]
+) -> ImportedTrace:
     heads = [read_head(path) for path in files]
     for path, head in zip(files, heads, strict=True):
         if not head.strip():
