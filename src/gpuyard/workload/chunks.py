@@ -71,13 +71,18 @@ def text_chunks(path: Path, *, quoted: bool = True) -> Iterator[tuple[int, bytes
             yield line, rest
 
 
-def line_chunks(path: Path) -> Iterator[pl.DataFrame]:
-    """The lines of a file in pieces: ``line``, its number, and ``text``, stripped; blank lines left out."""
+def line_chunks(path: Path, *, strip: bool = True) -> Iterator[pl.DataFrame]:
+    """The lines of a file in pieces: ``line``, its number, and ``text``; blank lines left out.
+
+    Args:
+        path: The file.
+        strip: Whether blanks around a line are of no meaning.
+    """
     for first_line, data in text_chunks(path, quoted=False):
         text = pl.Series("text", data.decode("utf-8", errors="replace").split("\n"), dtype=pl.String)
         line = pl.int_range(first_line, first_line + len(text), dtype=pl.Int64, eager=True).alias("line")
-        frame = pl.DataFrame([line, text.str.strip_chars()])
-        yield frame.filter(pl.col("text") != "")
+        bare = text.str.strip_chars()
+        yield pl.DataFrame([line, bare if strip else text.str.strip_chars_end("\r")]).filter(bare != "")
 
 
 def csv_chunks(

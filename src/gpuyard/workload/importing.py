@@ -1,7 +1,8 @@
 """The account that every import gives of itself: what was read, kept, rejected, repaired and assumed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict
 
@@ -143,14 +144,24 @@ class ImportLog:
             assumed=tuple(self._assumed),
         )
 
-    def nothing_left(self, source: str) -> InputError:
-        """The error for an input of which no job is left, with the reasons."""
+    def nothing_left(self, source: str, advice: Mapping[str, str] = MappingProxyType({})) -> InputError:
+        """The error for an input of which no job is left, with the reasons.
+
+        Args:
+            source: Names of the files.
+            advice: What to do, by reason; that of the most common reason is given.
+        """
         reasons = "; ".join(
             f"{finding.rows} rows: {finding.reason} (first at {finding.first[0]})"
             for finding in _findings(self._rejected)
             if finding.first
         )
-        return InputError(f"{source}: no job is left of {self.rows_read} rows. {reasons or 'It has no rows'}")
+        main = next(iter(_findings(self._rejected)), None)
+        remedy = advice.get(main.reason) if main else None
+        return InputError(
+            f"{source}: no job is left of {self.rows_read} rows. {reasons or 'It has no rows'}"
+            + (f"; {remedy}" if remedy else "")
+        )
 
 
 def _add(tallies: dict[str, _Tally], reason: str, file: str, lines: Iterable[int]) -> None:

@@ -16,31 +16,67 @@ _LONGEST_TOKEN = 16
 """An error this close to the end of the text read so far can be a token that goes on behind it."""
 
 
-def json_records(path: Path) -> Iterator[tuple[int, Any]]:
+def json_records(path: Path, member: str | None = None) -> Iterator[tuple[int, Any]]:
     """Each element of the list that the file holds, with the number of the line on which it starts.
 
+    Args:
+        path: The file.
+        member: The list is under this key of an object; None for a file that is a list.
+
     Raises:
-        InputError: if the file is no JSON list, is damaged or cut off.
+        InputError: if the file is not of that form, is damaged or cut off.
     """
     with open_bytes(path) as file:
         text = _Text(path, file)
-        if text.next_char() != "[":
-            raise text.error("expected a JSON list, which starts with '['")
-        text.at += 1
-        separator = ","
-        if text.next_char() == "]":
-            separator = "]"
-            text.at += 1
-        while separator == ",":
-            text.next_char()
-            line = text.line
-            yield line, text.take_value()
-            separator = text.next_char()
-            if separator not in (",", "]"):
-                raise text.error("expected ',' or ']' behind a record")
-            text.at += 1
+        if member is None:
+            yield from _elements(text)
+        else:
+            yield from _elements_of_member(text, member)
         if text.next_char():
             raise text.error("expected nothing behind the list")
+
+
+def _elements(text: "_Text") -> Iterator[tuple[int, Any]]:
+    if text.next_char() != "[":
+        raise text.error("expected a JSON list, which starts with '['")
+    text.at += 1
+    separator = ","
+    if text.next_char() == "]":
+        separator = "]"
+        text.at += 1
+    while separator == ",":
+        text.next_char()
+        line = text.line
+        yield line, text.take_value()
+        separator = text.next_char()
+        if separator not in (",", "]"):
+            raise text.error("expected ',' or ']' behind a record")
+        text.at += 1
+
+
+def _elements_of_member(text: "_Text", member: str) -> Iterator[tuple[int, Any]]:
+    """The elements of one member of an object; the values of the others are passed over."""
+    if text.next_char() != "{":
+        raise text.error("expected a JSON object, which starts with '{'")
+    text.at += 1
+    found, separator = False, ","
+    while separator == ",":
+        key = text.take_value() if text.next_char() == '"' else None
+        if key is None or text.next_char() != ":":
+            raise text.error("expected a key and ':'")
+        text.at += 1
+        text.next_char()
+        if key == member:
+            found = True
+            yield from _elements(text)
+        else:
+            text.take_value()
+        separator = text.next_char()
+        if separator not in (",", "}"):
+            raise text.error("expected ',' or '}' behind a value")
+        text.at += 1
+    if not found:
+        raise text.error(f"expected a list {member!r}")
 
 
 class _Text:
@@ -77,7 +113,8 @@ class _Text:
                 value, end = json.JSONDecoder().raw_decode(self.text, self.at)
             except json.JSONDecodeError as error:
                 if not self._may_go_on(error):
-                    self._move(error.pos)
+                    cut_off = error.msg.startswith("Unterminated string")
+                    self._move(len(self.text) if cut_off else error.pos)
                     raise self.error(error.msg) from None
             except (RecursionError, ValueError) as error:
                 raise self.error(str(error)) from None

@@ -13,6 +13,17 @@ NO_TIME = ("Unknown", "None", "unknown", "none")
 NO_LIMIT = ("UNLIMITED", "Partition_Limit", "INVALID", "Invalid")
 
 _ZONED = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:?\d\d)$"
+_NAMED_ZONE = r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d) ?([A-Z]{3,5})$"
+ZONE_HOURS = {
+    "UTC": 0.0, "GMT": 0.0, "WET": 0.0, "WEST": 1.0, "CET": 1.0, "CEST": 2.0, "EET": 2.0, "EEST": 3.0,
+    "MSK": 3.0, "JST": 9.0, "KST": 9.0, "ACST": 9.5, "AEST": 10.0, "AEDT": 11.0, "NZST": 12.0, "NZDT": 13.0,
+    "EST": -5.0, "EDT": -4.0, "CDT": -5.0, "MST": -7.0, "MDT": -6.0, "PST": -8.0, "PDT": -7.0, "HST": -10.0,
+}  # fmt: skip
+"""Hours ahead of UTC of the zones whose short names mean one zone only."""
+
+SEVERAL_ZONES = ("CST", "IST", "BST", "AST", "SST", "ECT", "GST")
+"""Short names that several zones have."""
+
 _CLOCK = r"^(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)$"
 _MIB_PER_UNIT = {"K": 1 / 1024, "M": 1.0, "": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 MAX_MEMORY_MIB = 2.0**40
@@ -43,21 +54,55 @@ def _once_each(read: Reading) -> Reading:
     return read_distinct
 
 
-def unix_seconds(text: pl.Series) -> tuple[pl.Series, bool]:
+def unix_seconds(text: pl.Series, zone: str = "UTC") -> tuple[pl.Series, bool]:
     """Times in seconds since 1970, null where there is none, and whether any came without a zone.
 
-    Read are ISO times, with or without an offset, and seconds since 1970 (``SLURM_TIME_FORMAT=%s``).
+    Read are ISO times, with or without an offset or the name of a zone, and seconds since 1970
+    (``SLURM_TIME_FORMAT=%s``). Of the hour that a clock shows twice in autumn the first is taken; the hour
+    that it leaves out in spring is no time.
+
+    Args:
+        text: The times.
+        zone: Of times without one.
     """
     naive = text.str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="us")
-    seconds = _epoch(naive)
-    rest = text.is_not_null() & seconds.is_null() & ~text.is_in(NO_TIME)
+    seconds = _in_zone(naive, zone)
+    rest = text.is_not_null() & naive.is_null() & ~text.is_in(NO_TIME)
     if rest.any():
         zoned = text.set(~text.str.contains(_ZONED).fill_null(False), None).str.replace("Z$", "+0000")
         converted = zoned.str.to_datetime("%Y-%m-%dT%H:%M:%S%z", strict=False, time_unit="us")
         numbers = text.set(~text.str.contains(r"^\d{9,10}$").fill_null(False), None).cast(pl.Float64)
         seconds = seconds.zip_with(seconds.is_not_null(), _epoch(converted))
         seconds = seconds.zip_with(seconds.is_not_null(), numbers)
+        seconds = seconds.zip_with(seconds.is_not_null(), _with_zone_names(text, zone))
     return seconds, naive.null_count() < len(naive)
+
+
+def _in_zone(naive: pl.Series, zone: str) -> pl.Series:
+    if zone == "UTC":
+        return _epoch(naive)
+    return _epoch(naive.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null"))
+
+
+def _with_zone_names(text: pl.Series, zone: str) -> pl.Series:
+    """Times such as ``2024-03-01T08:00:00 CET``; of a name that several zones have, ``zone`` is meant."""
+    clock, name = text.str.extract_groups(_NAMED_ZONE).struct.unnest()
+    naive = clock.str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="us")
+    hours = name.replace_strict(ZONE_HOURS, default=None, return_dtype=pl.Float64)
+    known = _epoch(naive) - hours * 3600
+    if zone == "UTC":
+        return known
+    meant = _in_zone(naive.set(~name.is_in(SEVERAL_ZONES).fill_null(False), None), zone)
+    return known.zip_with(known.is_not_null(), meant)
+
+
+def is_zone(name: str) -> bool:
+    """Whether this is the name of a time zone, such as Europe/Berlin."""
+    try:
+        pl.Series([0], dtype=pl.Datetime("us")).dt.replace_time_zone(name)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError):
+        return False
+    return bool(name)
 
 
 def _epoch(times: pl.Series) -> pl.Series:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.node_lists import canonical_nodes
 from gpuyard.workload.readers.asked_nodes import with_asked_nodes
@@ -28,6 +28,7 @@ from gpuyard.workload.readers.slurm_fields import (
     NO_TIME,
     clock_seconds,
     gres_gpus,
+    is_zone,
     requested_memory,
     tres_cpus,
     tres_gpu_types,
@@ -69,6 +70,11 @@ _STATUSES = {
     "DEADLINE": "timeout",
 }
 _KEYS = ("cluster_name", "allocated_nodes")
+_ADVICE = {
+    "Submit is not a time": "run sacct with SLURM_TIME_FORMAT=standard (or %s); for zones whose short name "
+    f"others have too, such as CST, give {setting('option.timezone')}",
+    "still running or waiting: it has no end": "run sacct for a time that is over (-S START -E END)",
+}
 
 
 class SlurmOptions(BaseModel):
@@ -82,6 +88,15 @@ class SlurmOptions(BaseModel):
     """Whether jobs are bound to the GPU types they asked for, or got."""
     requeued: Literal["separate", "merge"] = "separate"
     """Runs of a requeued job: each a job, or together one job as long as all its runs."""
+    timezone: str = "UTC"
+    """Of times that state none, such as Europe/Berlin."""
+
+    @field_validator("timezone")
+    @classmethod
+    def _check_zone(cls, name: str) -> str:
+        if not is_zone(name):
+            raise ValueError(f"{name!r} is no time zone; expected a name such as Europe/Berlin or UTC")
+        return name
 
 
 @dataclass
@@ -124,7 +139,7 @@ class SlurmRecords:
         self._settle_steps(jobs["source_id"])
         source = ", ".join(path.name for path in paths)
         if jobs.height == 0:
-            raise self.log.nothing_left(", ".join(map(str, paths)))
+            raise self.log.nothing_left(", ".join(map(str, paths)), _ADVICE)
         run = ("cluster_name", "source_id", "submit_s", "recorded_start_s", "duration_s")
         jobs = merge_repeats(jobs, run, self.log)
         jobs = with_asked_nodes(self._settle_requeued(jobs)).drop(_KEYS)
@@ -190,10 +205,10 @@ class SlurmRecords:
 
     def _with_times(self, rows: pl.DataFrame) -> pl.DataFrame:
         for name in ("submit", "start", "end"):
-            seconds, naive = unix_seconds(rows[name])
+            seconds, naive = unix_seconds(rows[name], self.options.timezone)
             rows = rows.with_columns(seconds.alias(f"{name}_s"))
-            if naive:
-                self.log.assume("times without a zone are taken as UTC")
+            if naive and self.options.timezone == "UTC":
+                self.log.assume("times without a zone are taken as UTC (option timezone)")
         return rows
 
     def _gpu_types(self, rows: pl.DataFrame) -> pl.Series:

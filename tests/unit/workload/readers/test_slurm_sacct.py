@@ -320,7 +320,7 @@ def test_times_with_a_zone_convert_and_those_without_are_taken_as_utc(imported, 
     row = {"Submit": submit, "Start": "1709280000", "End": "1709280060"}
     trace = imported(row)
     assert trace.workload.metadata.epoch_s == epoch_s
-    assert ("times without a zone are taken as UTC" in trace.report.assumed) == naive
+    assert ("times without a zone are taken as UTC (option timezone)" in trace.report.assumed) == naive
 
 
 def test_the_group_is_the_partition_unless_another_field_is_asked_for(imported):
