@@ -14,9 +14,11 @@ from gpuyard.registry import register
 from gpuyard.workload.chunks import line_chunks, read_head
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
+from gpuyard.workload.node_lists import SEPARATOR
+from gpuyard.workload.readers.asked_nodes import with_asked_nodes
 from gpuyard.workload.readers.pbs_records import RECORD, Message, allocation, pairs, seconds
 from gpuyard.workload.readers.repeats import merge_repeats
-from gpuyard.workload.readers.row_checks import MAX_COUNT, TIME_CHECKS, Checks, keep_valid
+from gpuyard.workload.readers.row_checks import MAX_COUNT, TIME_CHECKS, Checks, keep_valid, start_or_null
 from gpuyard.workload.schema import Step, Where, make_workload
 
 _FIRST_RECORD = re.compile(rb"\s*\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z]{1,2};")
@@ -32,7 +34,7 @@ _COLUMNS = {
     "line": pl.Int64,
     "submit_s": pl.Float64,
     "duration_s": pl.Float64,
-    "start_s": pl.Float64,
+    "recorded_start_s": pl.Float64,
     "gpus": pl.Int64,
     "cpus": pl.Int64,
     "memory_mib": pl.Int64,
@@ -41,10 +43,19 @@ _COLUMNS = {
     "group": pl.String,
     "status": pl.String,
     "source_id": pl.String,
+    "recorded_nodes": pl.String,
+    "nodes": pl.Int64,
+    "allocated_nodes": pl.Int64,
+    "partition": pl.String,
+    "account": pl.String,
+    "name": pl.String,
 }
 _CHECKS: Checks = (
     ("has no time of its submission (ctime, qtime)", pl.col("submit_s").is_null()),
-    ("never started: it has no start", pl.col("start_s").is_null() | (pl.col("start_s") <= 0)),
+    (
+        "never started: it has no start",
+        pl.col("recorded_start_s").is_null() | (pl.col("recorded_start_s") <= 0),
+    ),
     ("has no end", pl.col("duration_s").is_null()),
     *TIME_CHECKS,
     ("the number of GPUs is out of range", pl.col("gpus") > MAX_COUNT),
@@ -101,14 +112,14 @@ class PbsAccounting:
         others.settle(set(jobs["source_id"]), log)
         if jobs.height == 0:
             raise log.nothing_left(", ".join(map(str, paths)))
-        jobs = merge_repeats(jobs, ("source_id", "submit_s", "start_s", "duration_s"), log)
+        jobs = merge_repeats(jobs, ("source_id", "submit_s", "recorded_start_s", "duration_s"), log)
         again = jobs.height - jobs["source_id"].n_unique()
         if again:
             log.assume(f"{again} runs of jobs that were queued again are jobs of their own")
         log.assume("run times are end - start, with suspensions; the submission is ctime")
         settings = {"format": "pbs", "files": [path.name for path in paths]} | options.model_dump()
         workload = make_workload(
-            jobs.drop("line", "start_s"),
+            with_asked_nodes(jobs).drop("line", "allocated_nodes"),
             name=paths[0].name.removesuffix(".gz"),
             source=", ".join(path.name for path in paths),
             history=(Step(name="import", settings=settings),),
@@ -161,7 +172,8 @@ def _jobs(
         log.reject(reason, path.name, places)
     for reason, places in repaired.items():
         log.repair(reason, path.name, places)
-    return keep_valid(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), _CHECKS, path.name, log)
+    jobs = keep_valid(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), _CHECKS, path.name, log)
+    return jobs.with_columns(recorded_start_s=start_or_null(pl.col("recorded_start_s")))
 
 
 def _source_id(job_id: str) -> str:
@@ -189,10 +201,11 @@ def _values(
     had = allocation(message)
     status = "cancelled" if requeued else _status(message.get("Exit_status", ""), duration_s, limit_s)
     memory_mib, cpus = min(had.memory_mib, 2**40), min(had.cpus, MAX_COUNT)
-    group = message.get(options.group, "")
-    user = message.get("user", "")
+    who = (message.get("user", ""), message.get(options.group, ""), status, _source_id(job_id))
+    nodes = (SEPARATOR.join(had.hosts) or None, had.asked_nodes, len(had.hosts) or None)
+    labels = (message.get(name, "") for name in ("queue", "account", "jobname"))
     times = (submit_s, duration_s, start_s)
-    return (*times, had.gpus, cpus, memory_mib, limit_s, user, group, status, _source_id(job_id))
+    return (*times, had.gpus, cpus, memory_mib, limit_s, *who, *nodes, *labels)
 
 
 def _clock(message: Message, key: str) -> float | None:

@@ -29,12 +29,14 @@ class Allocation:
         cpus: CPUs.
         memory_mib: Memory that was asked for, MiB.
         hosts: Distinct hosts in their order, empty if the record names none.
+        asked_nodes: Nodes that the user asked for; None if that is left to the scheduler.
     """
 
     gpus: int
     cpus: int
     memory_mib: int
     hosts: tuple[str, ...]
+    asked_nodes: int | None
 
 
 def pairs(message: str) -> dict[str, str]:
@@ -75,7 +77,18 @@ def allocation(message: Message) -> Allocation:
         or slots
         or chunks["cpus"]
     )
-    return Allocation(_gpus(message, vnodes, chunks["gpus"]), cpus, _memory_mib(message, vnodes, cpus), hosts)
+    gpus, memory_mib = _gpus(message, vnodes, chunks["gpus"]), _memory_mib(message, vnodes, cpus)
+    return Allocation(gpus, cpus, memory_mib, hosts, _asked_nodes(message, chunks["nodes"]))
+
+
+def _asked_nodes(message: Message, chunks: int) -> int | None:
+    """Torque's ``nodes`` counts nodes; PBS's chunks are on nodes of their own if they are to be scattered."""
+    if "Resource_List.select" not in message:
+        return chunks or None
+    place = message.get("Resource_List.place", "").split(":")
+    if "pack" in place:
+        return 1
+    return chunks if {"scatter", "vscatter"} & set(place) else None
 
 
 def _gpus(message: Message, vnodes: str, asked: int) -> int:
@@ -131,7 +144,7 @@ def _slots(places: str) -> int:
 def _chunks(message: Message) -> dict[str, int]:
     """CPUs and GPUs of a request ``2:ncpus=8:ngpus=2+1:ncpus=4`` (PBS) or ``2:ppn=8:gpus=2`` (Torque)."""
     request = message.get("Resource_List.select") or message.get("Resource_List.nodes", "")
-    cpus = gpus = 0
+    cpus = gpus = nodes = 0
     for chunk in request.split("+"):
         first, *rest = chunk.split(":")
         if first.isdecimal():
@@ -139,6 +152,11 @@ def _chunks(message: Message) -> dict[str, int]:
         else:
             number, rest = 1, [first, *rest]  # a host by its name, or a resource of one chunk
         values = dict(part.partition("=")[::2] for part in rest)
+        nodes += number
         cpus += number * (_count(values, "ncpus") or _count(values, "ppn") or 1)
         gpus += number * (_count(values, "ngpus") or _count(values, "gpus"))
-    return {"cpus": cpus if request else 0, "gpus": gpus}
+    return (
+        {"cpus": cpus, "gpus": gpus, "nodes": nodes}
+        if request
+        else dict.fromkeys(("cpus", "gpus", "nodes"), 0)
+    )

@@ -15,14 +15,14 @@ from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.readers.pbs_records import seconds
 from gpuyard.workload.readers.repeats import merge_repeats
-from gpuyard.workload.readers.row_checks import MAX_COUNT, TIME_CHECKS, Checks, keep_valid
+from gpuyard.workload.readers.row_checks import MAX_COUNT, TIME_CHECKS, Checks, keep_valid, start_or_null
 from gpuyard.workload.schema import Step, Where, make_workload
 
 LEAST_FIELDS = 43
 """Up to maxvmem, as version 6.0 has them; 6.2 has 45, Univa's more."""
 
 # Positions of the fields, from 0 (accounting(5)).
-_QUEUE, _GROUP, _OWNER, _NUMBER, _ACCOUNT = 0, 2, 3, 5, 6
+_QUEUE, _HOST, _GROUP, _OWNER, _NAME, _NUMBER, _ACCOUNT = range(7)
 _SUBMIT, _START, _END, _FAILED, _EXIT = 8, 9, 10, 11, 12
 _PROJECT, _DEPARTMENT, _SLOTS, _TASK, _CATEGORY, _IOWAIT, _PE_TASK = 31, 32, 34, 35, 39, 40, 41
 _MAXVMEM, _QDEL_INFO, _MAXRSS = 42, 46, 47
@@ -42,7 +42,7 @@ _COLUMNS = {
     "line": pl.Int64,
     "submit_s": pl.Float64,
     "duration_s": pl.Float64,
-    "start_s": pl.Float64,
+    "recorded_start_s": pl.Float64,
     "gpus": pl.Int64,
     "cpus": pl.Int64,
     "memory_mib": pl.Int64,
@@ -51,9 +51,13 @@ _COLUMNS = {
     "group": pl.String,
     "status": pl.String,
     "source_id": pl.String,
+    "recorded_nodes": pl.String,
+    "partition": pl.String,
+    "account": pl.String,
+    "name": pl.String,
 }
 _CHECKS: Checks = (
-    ("never started: start_time is 0", pl.col("start_s") <= 0),
+    ("never started: start_time is 0", pl.col("recorded_start_s") <= 0),
     *TIME_CHECKS,
     ("the number of GPUs is out of range", pl.col("gpus") > MAX_COUNT),
 )
@@ -99,11 +103,11 @@ class SgeAccounting:
         _settle_tasks(tasks, set(jobs["source_id"]), log)
         if jobs.height == 0:
             raise log.nothing_left(", ".join(map(str, paths)))
-        jobs = merge_repeats(jobs, ("source_id", "submit_s", "start_s", "duration_s"), log)
+        jobs = merge_repeats(jobs, ("source_id", "submit_s", "recorded_start_s", "duration_s"), log)
         log.assume("run times are end_time - start_time; CPUs are slots; memory is the most that was used")
         settings = {"format": "sge", "files": [path.name for path in paths]} | options.model_dump()
         workload = make_workload(
-            jobs.drop("line", "start_s"),
+            jobs.drop("line"),
             name=paths[0].name.removesuffix(".gz"),
             source=", ".join(path.name for path in paths),
             history=(Step(name="import", settings=settings),),
@@ -165,7 +169,8 @@ def _jobs(
     log.reject(f"is no record: fewer than {LEAST_FIELDS} fields, or no numbers", path.name, rejected)
     for reason in {reason for reason, _ in repaired}:
         log.repair(reason, path.name, [line for said, line in repaired if said == reason])
-    return keep_valid(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), _CHECKS, path.name, log)
+    jobs = keep_valid(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), _CHECKS, path.name, log)
+    return jobs.with_columns(recorded_start_s=start_or_null(pl.col("recorded_start_s")))
 
 
 def _whole_category(fields: list[str]) -> list[str]:
@@ -212,6 +217,8 @@ def _values(
     return (
         *(*times, gpus, slots, _memory_mib(fields), limit_s, fields[_OWNER]),
         *(group, status, _source_id(fields)),
+        fields[_HOST] if slots == 1 else None,  # of a job with several slots only the first host is there
+        *(fields[place] for place in (_QUEUE, _ACCOUNT, _NAME)),
     )
 
 

@@ -58,6 +58,19 @@ def test_gpus_are_those_of_all_vnodes_or_of_torques_list(trace):
     assert (jobs["505"]["gpus"], jobs["505"]["cpus"]) == (4, 4)
 
 
+def test_what_happened_and_what_was_asked_for_is_kept(trace):
+    jobs = by_id(trace)
+    assert (jobs["501"]["recorded_start_s"], jobs["501"]["recorded_nodes"]) == (10, "g1")
+    assert (jobs["502[3]"]["recorded_nodes"], jobs["505"]["recorded_nodes"]) == ("g1|g2", "t1|t2")
+    assert (jobs["502[3]"]["nodes"], jobs["505"]["nodes"]) == (None, 2)
+    assert [jobs["501"][name] for name in ("partition", "account", "name")] == ["gpu", "deep vision", "train"]
+
+
+def test_scattered_chunks_are_nodes_that_were_asked_for(imported):
+    end = LINES[5].replace("Resource_List.select", "Resource_List.place=scatter Resource_List.select")
+    assert imported(end).workload.frame["nodes"].to_list() == [2]
+
+
 def test_memory_per_cpu_counts_for_every_cpu(trace):
     assert by_id(trace)["503"]["memory_mib"] == 4 * 512
 

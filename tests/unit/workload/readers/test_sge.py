@@ -38,6 +38,13 @@ def test_a_record_becomes_a_job(trace):
     assert trace.workload.metadata.epoch_s == 1709280000
 
 
+def test_what_happened_is_kept_and_hosts_only_where_all_are_known(trace):
+    jobs = by_id(trace)
+    assert (jobs["601"]["recorded_start_s"], jobs["601"]["recorded_nodes"]) == (10, "g1")
+    assert jobs["604"]["recorded_nodes"] is None
+    assert [jobs["601"][name] for name in ("partition", "account", "name")] == ["gpu.q", "sge", "train"]
+
+
 def test_comments_are_no_rows_and_tasks_are_part_of_their_job(trace):
     assert (trace.report.rows_read, trace.report.jobs, trace.report.merged) == (10, 7, 2)
     assert rejected(trace) == {"never started: start_time is 0": 1}

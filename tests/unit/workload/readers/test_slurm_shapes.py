@@ -31,7 +31,7 @@ def gres_rows() -> list[dict[str, str]]:
             row["JobID"], ""
         )
         kept = {name: value for name, value in row.items() if name not in ("ReqTRES", "AllocTRES")}
-        listed.append({**kept, "AllocGRES": gpus})
+        listed.append({**kept, "AllocGRES": gpus, "ReqNodes": row["NNodes"]})
     return listed
 
 
