@@ -21,8 +21,8 @@ from gpuyard.runs.progress import read_progress
 from gpuyard.workload import SynthConfig, import_trace, read_workload, synthesize, write_workload
 from gpuyard.workload.generators.fitting import fit_trace
 from gpuyard.workload.generators.like import read_fitted
-from gpuyard.workload.import_reports import read_report
-from gpuyard.workload.import_reports import write_report as write_import_report
+from gpuyard.workload.intake.import_reports import read_report
+from gpuyard.workload.intake.import_reports import write_report as write_import_report
 from support.evaluation_cases import comparison_of
 from support.paths import DATA, ROOT
 from support.report_cases import jobs_with_names, simulated

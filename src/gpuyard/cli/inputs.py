@@ -115,7 +115,7 @@ def _imported(source: str) -> ImportedTrace:
 
 def _report_of(workload: Path) -> ImportReport | None:
     """The report of the import that wrote this very file, if it lies beside it."""
-    from gpuyard.workload.import_reports import is_about, read_report, report_beside
+    from gpuyard.workload.intake.import_reports import is_about, read_report, report_beside
 
     try:
         report = read_report(report_beside(workload))

@@ -75,7 +75,7 @@ def import_files(
 
     Example: gpuyard workload import sacct.txt --out jobs.parquet
     """
-    from gpuyard.workload.import_reports import report_beside
+    from gpuyard.workload.intake.import_reports import report_beside
     from gpuyard.workload.job_table import check_suffix
 
     report = report or report_beside(out)
@@ -100,7 +100,7 @@ def import_files(
 def _written(trace: "ImportedTrace", out: Path, report: Path, cluster_out: Path | None) -> "ImportReport":
     """Write everything; the report as it was written."""
     from gpuyard.workload import write_workload
-    from gpuyard.workload.import_reports import write_report
+    from gpuyard.workload.intake.import_reports import write_report
 
     write_workload(trace.workload, out)
     account = write_report(trace.report, report, out)
@@ -174,7 +174,7 @@ def audit(
 
 def _audited_report(workload: str, opened: "ImportReport | None", path: Path | None) -> "ImportReport | None":
     """The report that was named, else that of the import; one that is of another file is not believed."""
-    from gpuyard.workload.import_reports import is_about, read_report, report_beside
+    from gpuyard.workload.intake.import_reports import is_about, read_report, report_beside
 
     file = Path(workload)
     if path is not None:

@@ -29,7 +29,7 @@ from gpuyard.errors import InputError, setting
 from gpuyard.registry import lookup, registered
 from gpuyard.workload.chunks import read_head
 from gpuyard.workload.importing import ImportLog, ImportReport
-from gpuyard.workload.pipes import regular_files
+from gpuyard.workload.intake.pipes import regular_files
 from gpuyard.workload.schema import Workload
 
 JOBS = "jobs"
