@@ -49,6 +49,7 @@ public:
         }
     }
 
+    bool contains(const std::uint64_t* words, std::size_t i) const { return (words[i >> 6] >> (i & 63) & 1) != 0; }
     bool empty(const std::uint64_t* words) const { return words[words_ - 1] == 0; }
 
     std::size_t first(const std::uint64_t* words) const {

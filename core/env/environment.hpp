@@ -96,7 +96,9 @@ private:
     void look();
     void gather(std::size_t count);
     void take_out_of_window(JobId job);
-    bool ranks_for_good() const { return traits_of(spec_->base.order).is_static() && !spec_->settings->predict; }
+    bool ranks_for_good() const {
+        return traits_of(spec_->base.order).is_static() && !spec_->settings->predict && !spec_->base.ages();
+    }
     void gather_dynamic(std::size_t count);
     void put_current_job_first();
     void ask_base_policy();

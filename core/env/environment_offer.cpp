@@ -15,7 +15,7 @@ constexpr std::size_t kHostSearch = 64;  // waiting jobs among which the current
 
 bool same(const Policy& a, const Policy& b) {
     return a.order == b.order && a.order_parameter == b.order_parameter && a.backfill == b.backfill &&
-           a.express.t0_s == b.express.t0_s && a.express.k == b.express.k;
+           a.express.t0_s == b.express.t0_s && a.express.k == b.express.k && a.max_wait_us == b.max_wait_us;
 }
 
 }  // namespace
@@ -123,10 +123,13 @@ void Environment::put_current_job_first() {
     std::fill(queue_seen_.begin(), queue_seen_.end(), std::uint8_t{0});
     auto current = rows_.end();
     for (auto row = rows_.begin(); row != rows_.end(); ++row) {
-        std::uint8_t& seen = queue_seen_[as_index(demand_of((*row)->job).queue)];
-        if (seen && spec_->base.backfill == Backfill::strict) continue;
-        seen = 1;
-        if (!any_host_can_hold((*row)->demand)) continue;
+        std::uint8_t& blocked = queue_seen_[as_index(demand_of((*row)->job).queue)];
+        if (blocked) continue;
+        if (!any_host_can_hold((*row)->demand)) {
+            blocked = spec_->base.backfill == Backfill::strict ||
+                      spec_->base.is_aged(simulator_.now(), (*row)->submit_us);
+            continue;
+        }
         current = row;
         break;
     }

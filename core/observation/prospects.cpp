@@ -242,12 +242,19 @@ bool Prospects::may_start(std::size_t row, const WindowJob& job, Time now_us, co
                           bool behind_head) {
     const Demand& demand = demands_[as_index(job.demand)];
     const Fit& fit = *fits_[row];
-    if (!Gate(base_.express, state, demand, fit.allocation).admits(job.estimate_us)) return false;
+    if (!base_.is_aged(now_us, job.submit_us) &&
+        !Gate(base_.express, state, demand, fit.allocation).admits(job.estimate_us))
+        return false;
     if (!behind_head || !is_easy(base_.backfill)) return true;
     QueueShadow& known = shadow_of(demand);
     const Time end = expected_end(now_us, expected_run(job, fit));
     return end <= known.shadow.time() ||
            known.shadow.leaves_room(demands_[as_index(known.demand)], placer_, demand, fit.allocation.parts);
+}
+
+bool Prospects::nobody_passes(const WindowJob& head, Time now_us) const {
+    return base_.backfill == Backfill::strict ||
+           (base_.backfill == Backfill::greedy && base_.is_aged(now_us, head.submit_us));
 }
 
 void Prospects::find_base_choice(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows,
@@ -257,10 +264,11 @@ void Prospects::find_base_choice(Time now_us, const ClusterState& state, std::sp
     for (std::size_t i = 0; i < rows.size(); ++i) {
         QueueShadow& queue = shadow_of(demands_[as_index(rows[i]->demand)]);
         const bool behind_head = queue.row >= 0 && queue.row < static_cast<std::int32_t>(i);
-        if (!fits_[i]->fits || (behind_head && base_.backfill == Backfill::strict)) continue;
+        if (!fits_[i]->fits || (behind_head && nobody_passes(*rows[as_index(queue.row)], now_us))) continue;
         if (!held.empty() && held[i]) continue;
         if (queue.choice >= 0) {
-            const bool by_estimate = behind_head && base_.backfill == Backfill::easy_sjf && queue.choice > queue.row;
+            const bool by_estimate = behind_head && base_.backfill == Backfill::easy_sjf && queue.choice > queue.row &&
+                                     !base_.is_aged(now_us, rows[as_index(queue.choice)]->submit_us);
             if (!by_estimate || rows[i]->estimate_us >= rows[as_index(queue.choice)]->estimate_us) continue;
         }
         if (may_start(i, *rows[i], now_us, state, behind_head)) queue.choice = static_cast<std::int32_t>(i);

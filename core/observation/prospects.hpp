@@ -88,6 +88,7 @@ private:
     void find_starts(Time now_us, const ClusterState& state, std::span<const WindowJob* const> rows,
                      const RunningOf& running);
     void sweep(Time now_us, const ClusterState& state, const Running& running, std::vector<std::int32_t>& wanted);
+    bool nobody_passes(const WindowJob& head, Time now_us) const;
     bool may_start(std::size_t row, const WindowJob& job, Time now_us, const ClusterState& state, bool behind_head);
     const PoolOption& first_pool(const Demand& demand) const { return pools_of(demand, base_.placement).front(); }
     QueueShadow& shadow_of(const Demand& demand) { return shadows_[as_index(demand.queue)]; }

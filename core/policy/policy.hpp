@@ -75,7 +75,12 @@ struct Policy {
     Backfill backfill = Backfill::strict;
     Express express;
     Placement placement = Placement::consolidate;
-    ScoreFunction scores;  // for Order::scored
+    ScoreFunction scores;           // for Order::scored
+    Time max_wait_us = kEndless;  // the ageing bound of section 11; kEndless = none
+
+    bool ages() const { return max_wait_us != kEndless; }
+    // Whether a job that waits has waited so long that it has a claim.
+    bool is_aged(Time now_us, Time submit_us) const { return ages() && now_us - submit_us >= max_wait_us; }
 };
 
 inline constexpr std::array<Named<Backfill>, 5> kBackfills{{

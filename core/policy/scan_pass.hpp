@@ -15,6 +15,7 @@ struct Candidate {
     std::int32_t demand;
     Time estimate_us;
     std::int64_t row;
+    bool aged = false;      // section 11
     std::size_t place = 0;  // for the host's own use
 };
 
@@ -46,7 +47,7 @@ public:
                 continue;
             }
             if (host_.make_room(candidate, blocked_)) continue;
-            if (policy_.backfill == Backfill::strict || host_.all_misfit(marked.size())) break;
+            if (ends_pass(candidate) || host_.all_misfit(marked.size())) break;
             if (!blocked_) block(candidate);
             if (policy_.backfill == Backfill::easy_sjf) {
                 try_shortest_first(misfits, marked, allocation);
@@ -69,6 +70,11 @@ private:
         return false;
     }
 
+    // Whether nobody may pass a job that does not fit.
+    bool ends_pass(const Candidate& misfit) const {
+        return policy_.backfill == Backfill::strict || (policy_.backfill == Backfill::greedy && misfit.aged);
+    }
+
     void block(const Candidate& head) {
         blocked_ = true;
         if (policy_.backfill == Backfill::greedy) return;
@@ -78,7 +84,7 @@ private:
 
     void start_if_allowed(const Candidate& candidate, const Allocation& allocation) {
         const Demand& demand = host_.demand_of(candidate);
-        if (!Gate(policy_.express, state_, demand, allocation).admits(candidate.estimate_us)) return;
+        if (!candidate.aged && !Gate(policy_.express, state_, demand, allocation).admits(candidate.estimate_us)) return;
         if (shadow_ == nullptr) {
             host_.start(candidate, allocation, blocked_);
             return;
@@ -95,7 +101,10 @@ private:
         std::vector<Candidate> rest;
         for (Candidate candidate; host_.next(candidate);) rest.push_back(candidate);
         std::stable_sort(rest.begin(), rest.end(),
-                         [](const Candidate& a, const Candidate& b) { return a.estimate_us < b.estimate_us; });
+                         [](const Candidate& a, const Candidate& b) {
+                             if (a.aged || b.aged) return a.aged && !b.aged;
+                             return a.estimate_us < b.estimate_us;
+                         });
         for (const Candidate& candidate : rest)
             if (host_.within_quota(candidate) && fits(candidate, misfits, marked, allocation))
                 start_if_allowed(candidate, allocation);

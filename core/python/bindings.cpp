@@ -70,12 +70,13 @@ void call_scores(nb::handle function, const QueueColumns& columns, std::span<dou
 
 std::shared_ptr<BoundPolicy> make_policy(const std::string& order, const std::string& backfill,
                                          const std::string& placement, double express_t0_s, double express_k,
-                                         nb::object scores, double order_parameter) {
+                                         nb::object scores, double order_parameter, Time max_wait_us) {
     auto bound = std::make_shared<BoundPolicy>();
     bound->policy.backfill = backfill_from_name(backfill);
     bound->policy.placement = placement_from_name(placement);
     bound->policy.express = {express_t0_s, express_k};
     bound->policy.order_parameter = order_parameter;
+    bound->policy.max_wait_us = max_wait_us;
     bound->scores = scores;
     if (scores.is_none()) {
         bound->policy.order = order_from_name(order);
@@ -251,7 +252,7 @@ void bind_inputs(nb::module_& m) {
 
     nb::class_<BoundPolicy>(m, "Policy")
         .def(nb::new_(&make_policy), "order"_a, "backfill"_a, "placement"_a, "express_t0_s"_a = 1.0,
-             "express_k"_a = 0.0, "scores"_a = nb::none(), "order_parameter"_a = 1.0);
+             "express_k"_a = 0.0, "scores"_a = nb::none(), "order_parameter"_a = 1.0, "max_wait_us"_a = kEndless);
 }
 
 void bind_simulation(nb::module_& m) {

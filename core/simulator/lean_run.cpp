@@ -1,6 +1,7 @@
 #include "simulator/lean_run.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
@@ -15,6 +16,7 @@ namespace gpuyard {
 namespace {
 
 constexpr std::size_t kMostClasses = 1024;  // of a queue, to be searched class by class
+constexpr Express kNoLane{};
 
 bool is_easy(const Policy& policy) {
     return policy.backfill == Backfill::easy || policy.backfill == Backfill::easy_sjf;
@@ -82,7 +84,12 @@ private:
     void start(JobId job, const Allocation& allocation, bool backfilled);
     Shadow& shadow_of(JobId head);
 
-    const PendingQueue& filling_order() const { return by_estimate_ ? *by_estimate_ : pending_; }
+    // The jobs that are being looked at, in the order in which they fill up behind a head.
+    const PendingQueue& filling_order() const { return by_estimate_ && !among_aged() ? *by_estimate_ : *among_; }
+    bool among_aged() const { return among_ != &pending_; }
+    void age();
+    bool pass_aged(QueueRun& queue);
+    void fill_behind(QueueRun& queue, Ranked head);
     double usage_of(std::int32_t user);
     bool needs_pass(const QueueRun& queue) const;
     bool anything_fits(const QueueRun& queue);
@@ -105,7 +112,10 @@ private:
     std::vector<QueueRun> queues_;
     std::size_t groups_ = 0;
     std::vector<std::int32_t> group_of_;
-    PendingQueue pending_;
+    PendingQueue pending_;  // under a static order with an ageing bound: without the aged jobs
+    std::optional<PendingQueue> aged_;
+    const PendingQueue* among_ = &pending_;  // whose jobs are looked at: `pending_`, or `aged_`
+    JobId next_to_age_ = 0;
     QueueRun* current_ = nullptr;
     const Demand* shadow_demand_ = nullptr;    // of the head, while a pass fills behind it
     std::optional<PendingQueue> by_estimate_;  // if easy-sjf is searched by class
@@ -146,6 +156,9 @@ LeanRun::LeanRun(LeanSimulator& simulator, const Policy& policy)
     placer_.set_mix(&mix_);
     if (policy.backfill == Backfill::easy_sjf && searches_by_class_)
         by_estimate_.emplace(group_of_, groups_, estimate_order(simulator, policy), std::span<const Time>());
+    if (static_order_ && policy.ages())
+        aged_.emplace(group_of_, groups_, std::vector<std::int32_t>(),
+                      is_easy(policy) ? std::span<const Time>(simulator.jobs().estimate_us) : std::span<const Time>());
 }
 
 // A group of the pending queue for each demand of a queue that is searched by class, one for each other queue.
@@ -170,6 +183,7 @@ std::vector<std::int32_t> LeanRun::make_groups() {
 void LeanRun::run(const Progress& progress) {
     ProgressClock clock(progress);
     while (simulator_.next_instant(*this)) {
+        if (aged_) age();
         for (QueueRun& queue : queues_)
             if (needs_pass(queue)) pass(queue);
         clock.instant(simulator_.finished());
@@ -197,6 +211,21 @@ void LeanRun::arrived(JobId job) {
     if (queue.blocked_rank == kNoRank || pending_.rank_of(job) < queue.blocked_rank) queue.touched = true;
 }
 
+// Jobs become aged in the order in which they arrived.
+void LeanRun::age() {
+    const JobTable& jobs = simulator_.jobs();
+    for (; next_to_age_ < std::ssize(jobs.submit_us); ++next_to_age_) {
+        if (!policy_.is_aged(simulator_.now(), jobs.submit_us[as_index(next_to_age_)])) return;
+        if (!pending_.contains(next_to_age_)) continue;
+        pending_.erase(next_to_age_);
+        if (by_estimate_) by_estimate_->erase(next_to_age_);
+        aged_->insert(next_to_age_);
+        QueueRun& queue = queue_of(next_to_age_);
+        queue.touched = true;
+        queue.blocked_rank = kNoRank;
+    }
+}
+
 bool LeanRun::needs_pass(const QueueRun& queue) const {
     if (queue.waiting == 0) return false;
     // Scores that change with time may change the order at any instant; overdue jobs may move the shadow time. Else
@@ -208,8 +237,12 @@ bool LeanRun::needs_pass(const QueueRun& queue) const {
 
 void LeanRun::start(JobId job, const Allocation& allocation, bool backfilled) {
     simulator_.start(job, allocation, backfilled);
-    pending_.erase(job);
-    if (by_estimate_) by_estimate_->erase(job);
+    if (aged_ && job < next_to_age_) {
+        aged_->erase(job);
+    } else {
+        pending_.erase(job);
+        if (by_estimate_) by_estimate_->erase(job);
+    }
     --current_->waiting;
     current_->touched = place_matters() || makes_room_;
     if (--waiting_of_[as_index(simulator_.jobs().demand[as_index(job)])] == 0) --current_->waiting_demands;
@@ -232,17 +265,38 @@ void LeanRun::pass(QueueRun& queue) {
     current_ = &queue;
     queue.touched = false;
     if (!queue.by_class) return scan(queue);
+    if (aged_ && pass_aged(queue)) return;
     if (policy_.backfill == Backfill::greedy) return fill(queue, -1, kNoRank);
     const Ranked head = gated() ? start_in_order_gated(queue) : start_in_order(queue);
     if (!head) return;
-    if (policy_.backfill == Backfill::strict) {
-        if (!gated()) queue.blocked_rank = head.rank;
-        return;
-    }
+    if (policy_.backfill != Backfill::strict)
+        fill_behind(queue, head);
+    else if (!gated())
+        queue.blocked_rank = head.rank;
+}
+
+// The part of a pass that goes over aged jobs. Whether the pass is over: one of them did not fit.
+bool LeanRun::pass_aged(QueueRun& queue) {
+    among_ = &*aged_;
+    const Ranked head = start_in_order(queue);
+    if (head && is_easy(policy_))
+        fill_behind(queue, head);
+    else if (head)
+        queue.blocked_rank = -1;
+    among_ = &pending_;
+    return static_cast<bool>(head);
+}
+
+void LeanRun::fill_behind(QueueRun& queue, Ranked head) {
     if (!anything_fits(queue)) return;  // then the shadow time, which costs, does not matter
     shadow_of(head.job);
     shadow_demand_ = &simulator_.jobs().demand_of(as_index(head.job));
-    fill(queue, by_estimate_ ? -1 : head.rank, kNoRank);
+    const bool behind_aged = among_aged();
+    if (behind_aged) {
+        fill(queue, head.rank, kNoRank);
+        among_ = &pending_;
+    }
+    fill(queue, by_estimate_ || behind_aged ? -1 : head.rank, kNoRank);
     shadow_demand_ = nullptr;
 }
 
@@ -252,11 +306,12 @@ Ranked LeanRun::start_in_order(QueueRun& queue) {
         JobClass* best = nullptr;
         Ranked head;
         for (JobClass& c : queue.classes) {
-            const Ranked first = pending_.first(c.group);
+            const Ranked first = among_->first(c.group);
             if (first.rank >= head.rank) continue;
             best = &c;
             head = first;
         }
+        if (best == nullptr) return {};
         if (!placer_.place(simulator_.state(), demand(best->demand), 0, best->allocation)) return head;
         start(head.job, best->allocation, false);
     }
@@ -286,7 +341,7 @@ Ranked LeanRun::start_in_order_gated(QueueRun& queue) {
 // The next job of a class that fits and may start where the class would be placed now.
 void LeanRun::find_candidate(JobClass& c, Rank cursor) {
     const Demand& d = demand(c.demand);
-    const Gate gate(policy_.express, simulator_.state(), d, c.allocation);
+    const Gate gate(among_aged() ? kNoLane : policy_.express, simulator_.state(), d, c.allocation);
     Shadow& shadow = current_->shadow;
     const bool any_length = shadow_demand_ == nullptr || shadow.time() == kEndless ||
                             shadow.leaves_room(*shadow_demand_, placer_, d, c.allocation.parts);
@@ -300,8 +355,8 @@ void LeanRun::find_candidate(JobClass& c, Rank cursor) {
         if (estimate == kEndless) return false;
         return (any_length || c.allocation.run_time(estimate, penalty) <= room_us) && gate.admits(estimate);
     };
-    if (!by_estimate_) {
-        c.candidate = pending_.next_short(c.group, cursor, is_short);
+    if (!by_estimate_ || among_aged()) {
+        c.candidate = among_->next_short(c.group, cursor, is_short);
         return;
     }
     c.candidate = by_estimate_->next(c.group, cursor);  // the shortest: if it is too long, all are
@@ -322,7 +377,7 @@ void LeanRun::fill(QueueRun& queue, Rank cursor, Rank blocker) {
         JobClass* best = nullptr;
         for (JobClass& c : queue.classes) {
             if (!first_round && !c.fits) continue;
-            if (!pending_.first(c.group)) {
+            if (!among_->first(c.group)) {
                 c.fits = false;
                 continue;
             }
@@ -332,7 +387,7 @@ void LeanRun::fill(QueueRun& queue, Rank cursor, Rank blocker) {
                 continue;
             }
             try_class(c, cursor);
-            if (!c.fits && shadow_demand_ == nullptr) blocker = std::min(blocker, pending_.next(c.group, cursor).rank);
+            if (!c.fits && shadow_demand_ == nullptr) blocker = std::min(blocker, among_->next(c.group, cursor).rank);
             if (c.candidate && (best == nullptr || c.candidate.rank < best->candidate.rank)) best = &c;
         }
         first_round = false;
@@ -351,12 +406,17 @@ void LeanRun::fill(QueueRun& queue, Rank cursor, Rank blocker) {
 Candidate LeanRun::candidate_of(JobId job) const {
     const std::size_t i = as_index(job);
     const JobTable& jobs = simulator_.jobs();
-    return {job, jobs.demand[i], jobs.estimate_us[i], jobs.row_of(i)};
+    return {job, jobs.demand[i], jobs.estimate_us[i], jobs.row_of(i),
+            policy_.is_aged(simulator_.now(), jobs.submit_us[i])};
 }
 
 bool LeanRun::next(Candidate& out) {
     if (static_order_) {
-        at_ = at_ ? pending_.behind(current_->group, at_.job) : pending_.first(current_->group);
+        at_ = at_ ? among_->behind(current_->group, at_.job) : among_->first(current_->group);
+        if (!at_ && among_aged()) {
+            among_ = &pending_;
+            at_ = pending_.first(current_->group);
+        }
         if (at_) out = candidate_of(at_.job);
         return static_cast<bool>(at_);
     }
@@ -395,6 +455,8 @@ void LeanRun::rank_by_score(const QueueRun& queue) {
     }
     scores_.resize(candidates_.size());
     if (from_outside) score_from_outside(policy_, columns, scores_);
+    for (std::size_t i = 0; i < candidates_.size() && candidates_[i].aged; ++i)  // in order of arrival
+        scores_[i] = -std::numeric_limits<double>::infinity();
     by_score_.resize(candidates_.size());
     std::iota(by_score_.begin(), by_score_.end(), std::size_t{0});
     std::make_heap(by_score_.begin(), by_score_.end(),
@@ -412,8 +474,10 @@ bool LeanRun::anything_fits(const QueueRun& queue) {
 void LeanRun::scan(QueueRun& queue) {
     if (!anything_fits(queue)) return;
     at_ = {};
+    if (aged_) among_ = &*aged_;
     if (!static_order_) rank_by_score(queue);
     ScanPass(*this, policy_, placer_, simulator_.state()).run(misfits_, marked_, allocation_);
+    among_ = &pending_;
 }
 
 }  // namespace

@@ -54,9 +54,10 @@ void NativePolicy::entered(const QueuedJob& job) {
         free_slots_.pop_back();
         slots_[slot] = job;
     }
-    const Entry entry{fixed_ ? score(policy_.order, scored(job), moment()) : 0.0, job.job, slot};
+    const Entry entry{fixed_ ? fixed_score(job) : 0.0, job.job, slot};
     queue.entries.insert(std::upper_bound(queue.entries.begin(), queue.entries.end(), entry), entry);
     entry_of_.emplace(job.job, entry);
+    if (fixed_ && policy_.ages() && !is_aged(job)) young_.emplace(job.submit_us, job.job);
 }
 
 void NativePolicy::left(JobId job) {
@@ -66,6 +67,7 @@ void NativePolicy::left(JobId job) {
     Queue& queue = queues_[as_index(snapshot_.demand(demand).queue)];
     if (--waiting_of_[as_index(demand)] == 0) --queue.waiting_demands;
     free_slots_.push_back(entry.slot);
+    if (!young_.empty()) young_.erase({job_of(entry).submit_us, job});
     queue.entries.erase(std::lower_bound(queue.entries.begin(), queue.entries.end(), entry));
     entry_of_.erase(known);
 }
@@ -76,6 +78,7 @@ void NativePolicy::prepare() {
     decision_.starts.clear();
     decision_.reservations.clear();
     decision_.wake_us = kEndless;
+    age();
     if (policy_.backfill == Backfill::conservative) return;
     state_ = snapshot_.state;
     quota_held_milli_ = snapshot_.quota_held_milli;
@@ -136,7 +139,7 @@ void NativePolicy::scan() {
 
 Candidate NativePolicy::candidate_at(std::size_t place) const {
     const QueuedJob& job = job_of((*order_)[place]);
-    return {job.job, job.demand, job.estimate_us, job.row, place};
+    return {job.job, job.demand, job.estimate_us, job.row, is_aged(job), place};
 }
 
 bool NativePolicy::next(Candidate& out) {
@@ -149,7 +152,7 @@ bool NativePolicy::next(Candidate& out) {
 }
 
 void NativePolicy::watch(const Candidate& candidate) {
-    watch_ = {watch_.job, true, false, false, false, watch_.head, 0, 0};
+    watch_ = {watch_.job, true, false, false, false, watch_.head, watch_.head_aged, 0, 0};
     const ClusterSpec& spec = state_.spec();
     for (const PoolOption& option : demand_of(candidate).pools) {
         watch_.free_milli += state_.pool_free_milli(option.pool);
@@ -245,7 +248,10 @@ void NativePolicy::close(const Allocation& allocation) {
 
 bool NativePolicy::make_room(const Candidate& candidate, bool blocked) {
     if (candidate.job == watch_.job) watch_.misfit = true;
-    if (watch_.head < 0) watch_.head = candidate.job;
+    if (watch_.head < 0) {
+        watch_.head = candidate.job;
+        watch_.head_aged = candidate.aged;
+    }
     if (!makes_room()) return false;
     std::uint8_t& none = no_room_[as_index(candidate.demand)];
     if (none) return false;
@@ -324,8 +330,10 @@ Explanation NativePolicy::explain(JobId job) {
     if (watch_.over_quota)
         why.verdict = Verdict::over_quota;
     else if (!watch_.tried)
-        why.verdict =
-            policy_.backfill == Backfill::strict && watch_.head >= 0 ? Verdict::behind_head : Verdict::does_not_fit;
+        why.verdict = watch_.head >= 0 && (policy_.backfill == Backfill::strict ||
+                                           (policy_.backfill == Backfill::greedy && watch_.head_aged))
+                          ? Verdict::behind_head
+                          : Verdict::does_not_fit;
     else if (watch_.misfit || !placer_.placeable(state_, snapshot_.demand(found->demand)))
         why.verdict = Verdict::does_not_fit;
     else

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -60,6 +61,9 @@ private:
     };
 
     const QueuedJob& job_of(const Entry& entry) const { return slots_[entry.slot]; }
+    bool is_aged(const QueuedJob& job) const { return policy_.is_aged(snapshot_.now_us, job.submit_us); }
+    double fixed_score(const QueuedJob& job);
+    void age();
     Moment moment() const;
     Scored scored(const QueuedJob& job);
     double usage_of(std::int32_t user);
@@ -86,6 +90,7 @@ private:
         JobId job = -1;
         bool tried = false, over_quota = false, misfit = false, admitted = false;
         JobId head = -1;
+        bool head_aged = false;
         std::int64_t free_milli = 0;
         std::int32_t most_empty = 0;
     };
@@ -102,6 +107,7 @@ private:
     std::vector<QueuedJob> slots_;
     std::vector<std::size_t> free_slots_;
     std::unordered_map<JobId, Entry> entry_of_;  // where to look for a job in its queue
+    std::set<std::pair<Time, JobId>> young_;     // by submit: who may become aged; empty unless that moves entries
     std::vector<std::int64_t> waiting_of_;       // by demand
     // Of the decision that is being made.
     Decision decision_;

@@ -1,11 +1,18 @@
 // In which order a NativePolicy considers the jobs of a queue.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/index.hpp"
 #include "simulator/native_policy.hpp"
 
 namespace gpuyard {
+
+namespace {
+
+constexpr double kFirst = -std::numeric_limits<double>::infinity();  // the score of aged jobs
+
+}  // namespace
 
 Moment NativePolicy::moment() const {
     return {.now_us = snapshot_.now_us,
@@ -66,6 +73,25 @@ Scored NativePolicy::scored(const QueuedJob& job) {
     return s;
 }
 
+// Of an order whose scores do not change while a job waits, until it becomes aged.
+double NativePolicy::fixed_score(const QueuedJob& job) {
+    return is_aged(job) ? kFirst : score(policy_.order, scored(job), moment());
+}
+
+// Moves jobs that have become aged since the last decision to where they rank now.
+void NativePolicy::age() {
+    while (!young_.empty() && policy_.is_aged(snapshot_.now_us, young_.begin()->first)) {
+        Entry& entry = entry_of_.at(young_.begin()->second);
+        auto& entries = queues_[as_index(snapshot_.demand(job_of(entry).demand).queue)].entries;
+        const auto from = std::lower_bound(entries.begin(), entries.end(), entry);
+        entry.score = kFirst;
+        const auto to = std::lower_bound(entries.begin(), from, entry);
+        std::rotate(to, from, from + 1);
+        *to = entry;
+        young_.erase(young_.begin());
+    }
+}
+
 double NativePolicy::score_of(const ActiveJob& job) const {
     const Demand& demand = snapshot_.demand(job.demand);
     const Time progress = job.progress_us(snapshot_.now_us);
@@ -118,7 +144,8 @@ void NativePolicy::rank(const Queue& queue) {
     if (fixed_) return;
     score_all(queue);
     sorted_ = queue.entries;
-    for (std::size_t i = 0; i < sorted_.size(); ++i) sorted_[i].score = scores_[i];
+    for (std::size_t i = 0; i < sorted_.size(); ++i)
+        sorted_[i].score = is_aged(job_of(sorted_[i])) ? kFirst : scores_[i];
     sorted_until_ = 0;
     order_ = &sorted_;
 }

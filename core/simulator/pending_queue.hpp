@@ -34,6 +34,11 @@ public:
     void insert(JobId job) { set(job, true); }
     void erase(JobId job) { set(job, false); }
 
+    bool contains(JobId job) const {
+        const auto index = as_index(job);
+        const Group& g = groups_[as_index(group_of_[index])];
+        return g.shape.contains(words_.data() + g.first_word, as_index(place_of_[index].position));
+    }
     Rank rank_of(JobId job) const { return place_of_[as_index(job)].rank; }
 
     Ranked first(std::size_t group) const { return groups_[group].first; }

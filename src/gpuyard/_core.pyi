@@ -110,6 +110,7 @@ class Policy:
         express_k: float = 0.0,
         scores: Callable[[dict[str, Any]], _F64] | None = None,
         order_parameter: float = 1.0,
+        max_wait_us: int = ...,
     ) -> None: ...
 
 class Snapshot:

@@ -121,6 +121,10 @@ def test_every_heuristic_decides_on_arrays_as_in_its_run_at_every_time(policy: s
         ("tiresias+greedy", {"tiresias_levels_gpu_s": (500.0, 5000.0), "starvation_s": 3000.0}),
         ("srtf+strict", {"checkpoint_s": 30.0, "restore_s": 20.0, "kill_at_estimate": True}),
         ("wspt+easy+express:600:0.1", {}),
+        ("wspt+easy-sjf+express:600:0.1:1800", {}),
+        ("lifo+greedy+age:900", {}),
+        ("multifactor+easy+age:900", {}),
+        ("sjf+conservative+age:900", {}),
         ("power:0.5+easy/power-aware", {"power_cap_w": 6000.0}),
     ],
 )

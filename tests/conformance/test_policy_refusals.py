@@ -96,7 +96,12 @@ def test_a_locality_penalty_goes_with_reservations_of_rules_that_use_the_fewest_
     assert len(result.schedule) == 300
 
 
-ADMISSIONS = [("+express:60:0.1", {}, "express admission"), ("", QUOTAS, "quotas"), ("", CAP, "a power cap")]
+ADMISSIONS = [
+    ("+express:60:0.1", {}, "express admission"),
+    ("+age:3600", {}, "an ageing bound"),
+    ("", QUOTAS, "quotas"),
+    ("", CAP, "a power cap"),
+]
 
 
 @pytest.mark.parametrize(("express", "settings", "what"), ADMISSIONS)
@@ -121,6 +126,7 @@ def test_who_preempts_and_limits_admission_is_told_what_to_do_instead(
     ("policy", "settings", "workload", "what"),
     [
         ("fifo+express:60:0.1/milp", {}, bare_workload, "express admission"),
+        ("fifo+age:60/milp", {}, bare_workload, "an ageing bound"),
         ("fifo/milp", MOVE, bare_workload, "preemption"),
         ("las/milp", {}, bare_workload, "preemption"),
         ("fifo/milp", QUOTAS, bare_workload, "group quotas"),

@@ -107,6 +107,8 @@ def random_window(seed: int) -> Case:
     express = (30.0, 0.2) if rng.random() < 0.2 else None
     placement = rng.choice((*POOL_RULES, "anywhere", "spread"))  # `random` takes the reference minutes
     policy = Policy(rng.choice(ORDERS), rng.choice(BACKFILLS), express, placement)
+    bound_s = random_max_wait_s(random.Random(f"window {seed}"), mix.unit_us * 10)
+    policy = replace(policy, max_wait_s=bound_s)
     settings = Settings(estimates=rng.choice(ESTIMATES), seed=rng.getrandbits(32))
     jobs = runnable_jobs(rng, rng.randint(300, 800), mix, nodes, {}, policy, settings)
     return Case(nodes, {}, with_submits(rng, jobs, nodes, mix), policy, settings)
@@ -238,7 +240,14 @@ def random_policy(rng: random.Random, unit_us: int) -> Policy:
         express = (t0_s, rng.choice((0.0, 0.01, 0.1, 0.25, 0.5, 1.0, 3.0)))
     backfill = rng.choice((*BACKFILLS, "easy", "easy-sjf"))
     order = rng.choice((*ORDERS, "fifo", "fifo", "fair-share", "random"))
-    return Policy(order, backfill, express, rng.choice(PLACEMENTS))
+    return Policy(order, backfill, express, rng.choice(PLACEMENTS), random_max_wait_s(rng, unit_us))
+
+
+def random_max_wait_s(rng: random.Random, unit_us: int) -> float | None:
+    """An ageing bound that some jobs reach, in some cases to the microsecond."""
+    if rng.random() < 0.65:
+        return None
+    return max(1, rng.choice((1, 2, 3, 10, 40)) * unit_us - rng.choice((0, 0, 1))) / 1e6
 
 
 def random_settings(rng: random.Random, unit_us: int) -> Settings:

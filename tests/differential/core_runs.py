@@ -82,7 +82,8 @@ def _workload(jobs: list[Job], origin_s: float) -> Workload:
 
 def policy_of(case: Case) -> PolicySpec:
     express = Express(*case.policy.express) if case.policy.express else None
-    return PolicySpec(case.policy.order, case.policy.backfill, express, case.policy.placement)
+    policy = case.policy
+    return PolicySpec(policy.order, policy.backfill, express, policy.placement, policy.max_wait_s)
 
 
 def config_of(case: Case) -> SimulationConfig:

@@ -17,6 +17,7 @@ from differential.cases import (
     Case,
     Mix,
     random_job,
+    random_max_wait_s,
     random_nodes,
     random_settings,
     runnable_jobs,
@@ -82,7 +83,11 @@ class Builder:
             off_grid=rng.random() < 0.25,
         )
         self.policy = Policy(
-            rng.choice((*CALM_ORDERS, "fifo", "fifo")), rng.choice(BACKFILLS), None, placement
+            rng.choice((*CALM_ORDERS, "fifo", "fifo")),
+            rng.choice(BACKFILLS),
+            None,
+            placement,
+            random_max_wait_s(rng, self.mix.unit_us),
         )
         self.settings = random_settings(rng, self.mix.unit_us)
         self.watts: Watts = {}
@@ -126,7 +131,9 @@ class Builder:
         self.coarsen()
         self.order_by(*orders)
         is_preemptive = self.policy.order in PREEMPTIVE_ORDERS
-        self.policy = replace(self.policy, backfill=self.rng.choice(("strict", "greedy")), express=None)
+        self.policy = replace(
+            self.policy, backfill=self.rng.choice(("strict", "greedy")), express=None, max_wait_s=None
+        )
         unit_s = self.mix.unit_us / 1e6
         levels = self.rng.choice(((1,), (1, 3), (2, 6, 30), (0.5, 1, 2, 4), ()))
         self.set(

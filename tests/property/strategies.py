@@ -56,6 +56,7 @@ def policies(
     orders: tuple[str, ...] = ORDERS,
     backfills: tuple[str, ...] = BACKFILLS,
     admission: bool = True,
+    bounds_s: tuple[float | None, ...] = (None,),
 ) -> Policy:
     lanes = (None, None, (1.0, 0.25), (2.0, 1.0)) if admission else (None,)
     return Policy(
@@ -63,6 +64,7 @@ def policies(
         draw(st.sampled_from(backfills)),
         draw(st.sampled_from(lanes)),
         draw(st.sampled_from(PLACEMENTS)),
+        draw(st.sampled_from(bounds_s)),
     )
 
 

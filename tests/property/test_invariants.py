@@ -21,7 +21,7 @@ from property.stepping import Step, pools_of, requests_of, steps
 from property.strategies import STATIC_ORDERS, cases, policies
 from property.strategies import settings as simulation_settings
 from reference.simulator import simulator as reference_simulator
-from reference.simulator.simulator import Held, Request, Simulation, change, copy_of, place, queue_of
+from reference.simulator.simulator import Held, Request, Simulation, change, copy_of, place, queue_of, to_us
 from support.invariants import check_result, node_table, run_of
 from support.run_invariants import run_us
 
@@ -172,6 +172,48 @@ def test_backfill_never_delays_the_head_beyond_its_first_shadow_time(case: Case)
     for job, promise_us in promised.items():
         assert promise_us < math.inf
         assert runs[job].start_us <= promise_us, f"job {job} was promised {promise_us}: {runs[job]}"
+
+
+BOUNDS_S = (1.0, 2.0, 5.0, 20.0, 2.5, 0.000001)
+
+
+def aged_in(step: Step, case: Case) -> list[Request]:
+    """The jobs that still wait after the step and have waited for the ageing bound, the oldest first."""
+    assert case.policy.max_wait_s is not None
+    bound_us = to_us(case.policy.max_wait_s)
+    return [request for request in step.waiting if step.now_us - request.submit_us >= bound_us]
+
+
+@given(cases(policies(backfills=("strict", "greedy"), bounds_s=BOUNDS_S)))
+def test_nobody_passes_an_aged_job_where_nothing_is_reserved(case: Case) -> None:
+    pools = pools_of(case)
+    for step in steps(case):
+        for aged in aged_in(step, case):
+            for started, _ in step.started:
+                if queue_of(pools, aged.job) == queue_of(pools, started.job):
+                    assert (started.submit_us, started.id) < (aged.submit_us, aged.id)
+
+
+@given(cases(policies(STATIC_ORDERS, ("easy", "easy-sjf"), bounds_s=BOUNDS_S), EXACT))
+def test_an_aged_head_starts_no_later_than_its_first_shadow_time(case: Case) -> None:
+    pools, outcomes = pools_of(case), run_core(case)
+    ends_us = {job: outcome.end_us for job, outcome in enumerate(outcomes)}
+    promised: dict[int, float] = {}
+    for step in steps(case):
+        heads: dict[str | None, Request] = {}
+        for aged in aged_in(step, case):
+            heads.setdefault(queue_of(pools, aged.job), aged)
+        for head in heads.values():
+            if head.id not in promised:
+                promised[head.id] = shadow_us(case, step, head, ends_us)
+    event(f"aged heads: {min(len(promised), 3)}")
+    for job, promise_us in promised.items():
+        assert outcomes[job].start_us <= promise_us, f"job {job} was promised {promise_us}: {outcomes[job]}"
+
+
+@given(cases(policies(bounds_s=(1e6,))))
+def test_a_bound_that_nobody_reaches_changes_nothing(case: Case) -> None:
+    assert run_core(case) == run_core(replace(case, policy=replace(case.policy, max_wait_s=None)))
 
 
 @given(cases(simulation=simulation_settings().map(lambda how: replace(how, kill_at_estimate=True))))

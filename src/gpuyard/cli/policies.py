@@ -21,6 +21,7 @@ from gpuyard.terminal.tables import named_table, rule_table, wait_table
 
 KINDS = ("order", "backfill", "placement")
 EXPRESS = "a job longer than T0 seconds leaves a share of the GPUs free, K per factor of e that it is longer"
+AGE = "a job that has waited MAXWAIT seconds goes first, is always admitted, and lets nobody delay it"
 
 policies_app = App(name="policies")
 
@@ -36,7 +37,8 @@ def list_policies(*, json: Json = False) -> None:
     console.print(f"A policy is {GRAMMAR}.", "", sep="\n")
     for kind, rules in kinds.items():
         console.print(rule_table(kind, rules), "", sep="\n")
-    console.print(named_table("admission", [("express:T0:K", EXPRESS)]), "", sep="\n")
+    claims = [("express:T0:K", EXPRESS), ("age:MAXWAIT", AGE), ("express:T0:K:MAXWAIT", "both")]
+    console.print(named_table("admission and ageing", claims), "", sep="\n")
     console.print(named_table("trained model", _models()), "", "Their cards: docs/models.md", sep="\n")
 
 

@@ -1,4 +1,4 @@
-"""Names of policies: ``ORDER[+BACKFILL][+ADMISSION][/PLACEMENT]``."""
+"""Names of policies: ``ORDER[+BACKFILL][+ADMISSION][+age:MAXWAIT][/PLACEMENT]``."""
 
 import math
 from dataclasses import dataclass
@@ -15,9 +15,16 @@ if TYPE_CHECKING:
 
 DEFAULT_BACKFILL = "strict"
 DEFAULT_PLACEMENT = "consolidate"
-GRAMMAR = "ORDER[+BACKFILL][+express:T0:K][/PLACEMENT], such as sjf+easy or wspt+easy+express:600:0.1/spread"
+GRAMMAR = (
+    "ORDER[+BACKFILL][+express:T0:K[:MAXWAIT]][+age:MAXWAIT][/PLACEMENT], such as sjf+easy or "
+    "wspt+easy+express:600:0.1:86400/spread"
+)
 POWER = "power"
 LARGEST_EXPONENT = 8.0
+EXPRESS = "express"
+AGE = "age"
+LONGEST_BOUND_S = 2.0**32
+"""The longest time that the simulator takes, seconds."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +57,16 @@ class PolicySpec(Policy):
     backfill: str = DEFAULT_BACKFILL
     admission: Express | None = None
     placement: str = DEFAULT_PLACEMENT
+    max_wait_s: float | None = None
+    """The ageing bound, seconds: jobs that have waited so long go first and are always admitted."""
 
     @property
     def name(self) -> str:
         """The full name, with what was left out filled in."""
-        admission = f"+{self.admission}" if self.admission else ""
-        return f"{self.order}+{self.backfill}{admission}/{self.placement}"
+        rules = f"+{self.admission}" if self.admission else ""
+        if self.max_wait_s is not None:
+            rules += f":{_plain(self.max_wait_s)}" if self.admission else f"+{AGE}:{_plain(self.max_wait_s)}"
+        return f"{self.order}+{self.backfill}{rules}/{self.placement}"
 
     @property
     def order_name(self) -> str:
@@ -135,6 +146,7 @@ class PolicySpec(Policy):
             express.k,
             scores,
             self.order_parameter,
+            _core.ENDLESS if self.max_wait_s is None else max(1, round(self.max_wait_s * 1e6)),
         )
 
 
@@ -157,7 +169,8 @@ def parse_policy(text: str) -> PolicySpec:
     """Take a policy's name apart.
 
     Args:
-        text: Such as ``fifo``, ``sjf+easy/consolidate`` or ``wspt+easy+express:600:0.1``.
+        text: Such as ``fifo``, ``sjf+easy/consolidate``, ``wspt+easy+express:600:0.1`` or
+            ``sjf+easy+age:86400``.
 
     Raises:
         InputError: naming the part that is wrong, with a corrected name where one is close.
@@ -165,12 +178,16 @@ def parse_policy(text: str) -> PolicySpec:
     rest, slash, placement = text.strip().partition("/")
     order, *options = rest.split("+")
     order = _parse_order(text, order)
-    backfill, admission = DEFAULT_BACKFILL, None
+    backfill, admission, max_wait_s = DEFAULT_BACKFILL, None, None
     for position, option in enumerate(options):
-        if option.partition(":")[0] == "express":
+        rule = option.partition(":")[0]
+        if rule == EXPRESS:
             if admission is not None:
                 raise InputError(f"policy {text!r} has two admission rules; expected {GRAMMAR}")
-            admission = _parse_express(text, option)
+            admission, bound_s = _parse_express(text, option)
+            max_wait_s = _one_bound(text, max_wait_s, bound_s)
+        elif rule == AGE:
+            max_wait_s = _one_bound(text, max_wait_s, _parse_age(text, option))
         elif position == 0:
             _check(text, "backfill", option)
             backfill = option
@@ -178,7 +195,16 @@ def parse_policy(text: str) -> PolicySpec:
             raise InputError(f"policy {text!r}: cannot read {option!r}; expected {GRAMMAR}")
     if slash:
         _check(text, "placement", placement)
-    return PolicySpec(order, backfill, admission, placement if slash else DEFAULT_PLACEMENT)
+    return PolicySpec(order, backfill, admission, placement if slash else DEFAULT_PLACEMENT, max_wait_s)
+
+
+def _one_bound(text: str, before: float | None, bound_s: float | None) -> float | None:
+    """The ageing bound, of which a name has at most one."""
+    if before is not None and bound_s is not None:
+        raise InputError(
+            f"policy {text!r} has two ageing bounds; state one, as {AGE}:MAXWAIT or at the end of express"
+        )
+    return before if bound_s is None else bound_s
 
 
 def _check(text: str, kind: str, name: str) -> None:
@@ -214,15 +240,38 @@ def _parse_order(text: str, order: str) -> str:
     return f"{POWER}:{_plain(exponent)}"
 
 
-def _parse_express(text: str, option: str) -> Express:
-    fields = option.split(":")
+def _parse_express(text: str, option: str) -> tuple[Express, float | None]:
+    """The lane, and the ageing bound if it states one."""
+    _, *fields = option.split(":")
     try:
-        t0_s, k = (float(field) for field in fields[1:])
+        t0_s, k, *bound = (float(field) for field in fields)
     except ValueError:
+        bound = [0.0, 0.0]
+    if len(bound) > 1:
         raise InputError(
             f"policy {text!r}: cannot read {option!r}; expected express:T0:K with two numbers, "
-            "such as express:600:0.1"
-        ) from None
+            "such as express:600:0.1, or express:T0:K:MAXWAIT with three"
+        )
     if not (math.isfinite(t0_s) and math.isfinite(k) and t0_s > 0 and k >= 0):
         raise InputError(f"policy {text!r}: express needs T0 > 0 seconds and K >= 0, but got {option!r}")
-    return Express(t0_s, k)
+    return Express(t0_s, k), _checked_bound(text, option, bound[0]) if bound else None
+
+
+def _parse_age(text: str, option: str) -> float:
+    try:
+        bound_s = float(option.partition(":")[2])
+    except ValueError:
+        raise InputError(
+            f"policy {text!r}: cannot read {option!r}; expected {AGE}:MAXWAIT with a number of seconds, "
+            f"such as {AGE}:86400"
+        ) from None
+    return _checked_bound(text, option, bound_s)
+
+
+def _checked_bound(text: str, option: str, bound_s: float) -> float:
+    if not 0.0 < bound_s <= LONGEST_BOUND_S:
+        raise InputError(
+            f"policy {text!r}: MAXWAIT must be a number of seconds above 0 and up to {LONGEST_BOUND_S:.0f}, "
+            f"but got {option!r}"
+        )
+    return bound_s

@@ -65,6 +65,11 @@ def _check_preemption(policy: PolicySpec, config: SimulationConfig) -> None:
             f"policy {policy.name}: {who}, and that cannot be combined with express admission; "
             f"use {policy.order}+{policy.backfill}"
         )
+    if policy.max_wait_s is not None:
+        raise InputError(
+            f"policy {policy.name}: {who}, and that cannot be combined with an ageing bound; "
+            f"use {policy.order}+{policy.backfill}"
+        )
     if config.group_quotas or config.power_cap_w is not None:
         what = "group quotas" if config.group_quotas else "a power cap"
         raise InputError(
@@ -80,6 +85,7 @@ def _check_milp(workload: Workload, cluster: Cluster, policy: PolicySpec, config
     obstacles = {
         f"{policy.backfill} backfill": policy.backfill != "strict",
         "express admission": policy.admission is not None,
+        "an ageing bound": policy.max_wait_s is not None,
         "preemption": policy.preempts or config.defragment,
         "group quotas": bool(config.group_quotas),
         "a power cap": config.power_cap_w is not None,

@@ -99,17 +99,20 @@ class EnvSettings:
 
 
 def parse_policy(name: str) -> Policy:
-    """`ORDER[+BACKFILL][+express:T0:K][/PLACEMENT]`, if it can act in an environment."""
+    """`ORDER[+BACKFILL][+express:T0:K[:M]][+age:M][/PLACEMENT]`, if it can act in an environment."""
     front, _, placement = name.partition("/")
     order, *parts = front.split("+")
-    backfill, express = "strict", None
+    backfill, express, max_wait_s = "strict", None, None
     for part in parts:
-        if part.startswith("express:"):
-            _, t0_s, k = part.split(":")
-            express = (float(t0_s), float(k))
+        name, *numbers = part.split(":")
+        if name == "express":
+            express = (float(numbers[0]), float(numbers[1]))
+            max_wait_s = float(numbers[2]) if len(numbers) == 3 else max_wait_s
+        elif name == "age":
+            max_wait_s = float(numbers[0])
         else:
             backfill = part
-    policy = Policy(order, backfill, express, placement or "consolidate")
+    policy = Policy(order, backfill, express, placement or "consolidate", max_wait_s)
     if (order not in ALL_ORDERS and not order.startswith("power:")) or order in PREEMPTIVE_ORDERS:
         raise ValueError(f"{name}: the order can not act here")
     if backfill not in BACKFILLS:
@@ -122,7 +125,8 @@ def parse_policy(name: str) -> Policy:
 def policy_name(policy: Policy) -> str:
     """The name that `parse_policy` reads back."""
     express = "" if policy.express is None else "+express:{!r}:{!r}".format(*policy.express)
-    return f"{policy.order}+{policy.backfill}{express}/{policy.placement}"
+    age = "" if policy.max_wait_s is None else f"+age:{policy.max_wait_s!r}"
+    return f"{policy.order}+{policy.backfill}{express}{age}/{policy.placement}"
 
 
 def cluster_parts(cluster: Cluster) -> tuple[list[Node], dict[str, float], Watts]:

@@ -1,7 +1,6 @@
 """The window, the current job, and what a policy would do in a pass over a window."""
 
 import copy
-import math
 from collections.abc import Iterator, Sequence
 
 from reference.env.settings import LEAST_HOST_CANDIDATES
@@ -54,11 +53,17 @@ def hosts_of(state: EnvState, request: Request) -> list[int]:
 def current_job(state: EnvState, length: int) -> Request | None:
     """The job whose host SelectHost and RankHosts ask for."""
     candidates = ranked(state)[: max(length, LEAST_HOST_CANDIDATES)]
-    if state.policy.backfill == "strict":
-        first_of_queue = [rows_of(state, candidates, queue)[:1] for queue in queue_names(state)]
-        allowed = [request.id for first in first_of_queue for request in first]
-        candidates = [request for request in candidates if request.id in allowed]
-    return next((request for request in candidates if hosts_of(state, request)), None)
+    found = [first_with_a_host(state, rows_of(state, candidates, queue)) for queue in queue_names(state)]
+    return min((request for request in found if request is not None), key=candidates.index, default=None)
+
+
+def first_with_a_host(state: EnvState, rows: Sequence[Request]) -> Request | None:
+    for request in rows:
+        if hosts_of(state, request):
+            return request
+        if state.policy.backfill == "strict" or orders.is_aged(state, request):
+            return None
+    return None
 
 
 def host_window(state: EnvState, length: int) -> list[Request]:
@@ -91,7 +96,9 @@ def first_start_of_queue(state: EnvState, queue: str | None, rows: list[Request]
         if allocation is not None:
             if request.id not in state.held_back and passes.is_admitted(state, request, allocation):
                 return request, allocation
-        elif state.policy.backfill == "strict":
+        elif state.policy.backfill == "strict" or (
+            state.policy.backfill == "greedy" and orders.is_aged(state, request)
+        ):
             return None
         elif state.policy.backfill in ("easy", "easy-sjf"):
             return first_backfill(state, queue, request, rows[position + 1 :])
@@ -101,7 +108,7 @@ def first_start_of_queue(state: EnvState, queue: str | None, rows: list[Request]
 def first_backfill(state: EnvState, queue: str | None, head: Request, others: list[Request]) -> Start | None:
     shadow_us = passes.shadow_time_us(state, queue, head)
     if state.policy.backfill == "easy-sjf":
-        others = sorted(others, key=lambda r: math.inf if r.estimate_us is None else r.estimate_us)
+        others = passes.shortest_first(state, others)
     for request in others:
         allocation = state.place(state.free, request)
         if (

@@ -83,6 +83,7 @@ class Policy:
     backfill: str = "strict"
     express: tuple[float, float] | None = None  # (T0 in seconds, K)
     placement: str = "consolidate"
+    max_wait_s: float | None = None  # the ageing bound
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from reference.simulator.state import State
 
 def score(state: State, request: Request) -> float:
     """The table of section 8, for a waiting job; with a preemptive order also for a running one."""
+    if is_aged(state, request):
+        return -math.inf
     job, order, n = request.job, state.policy.order, request.job.size
     s, w = to_s(request.submit_us), to_s(state.now_us - request.submit_us)
     if order in ORDERS_BY_ESTIMATE:
@@ -36,6 +38,12 @@ def score(state: State, request: Request) -> float:
     if order == "random":
         return uniform(state.settings.seed, 2, state.instant, request.row)
     return {"fifo": s, "lifo": -s, "smallest": n, "largest": -n, "priority": -job.priority}[order]
+
+
+def is_aged(state: State, request: Request) -> bool:
+    """Section 11: whether the job has waited for as long as the policy's ageing bound."""
+    bound_s = state.policy.max_wait_s
+    return bound_s is not None and state.now_us - request.submit_us >= max(1, to_us(bound_s))
 
 
 def score_by_estimate(order: str, r: float, n: float, w: float, t: float) -> float:

@@ -4,6 +4,7 @@ import math
 
 from reference.simulator.cluster import Allocation, allowed_pools, change, copy_of, take
 from reference.simulator.inputs import PREEMPTIVE_ORDERS, SPLITTING_RULES, Request, to_s, to_us
+from reference.simulator.orders import is_aged
 from reference.simulator.placement import quota_of
 from reference.simulator.state import Promise, Running, State
 
@@ -33,7 +34,9 @@ def make_pass(
                 state.start(request, allocation, backfilled=some_job_did_not_fit)
         elif stop_others_for(state, queue, request, scores, some_job_did_not_fit):
             pass
-        elif state.policy.backfill == "strict":
+        elif state.policy.backfill == "strict" or (
+            state.policy.backfill == "greedy" and is_aged(state, request)
+        ):
             return
         elif state.policy.backfill in ("easy", "easy-sjf"):
             backfill(state, queue, request, ranked[position + 1 :], within_quotas)
@@ -50,7 +53,7 @@ def backfill(
 ) -> None:
     shadow_us = shadow_time_us(state, queue, head)
     if state.policy.backfill == "easy-sjf":
-        others = sorted(others, key=lambda r: math.inf if r.estimate_us is None else r.estimate_us)
+        others = shortest_first(state, others)
     for request in others:
         if within_quotas and not is_within_quota(state, request):
             continue
@@ -60,6 +63,13 @@ def backfill(
         end_us = state.begin_at_us(allocation) + state.expected_us(request, allocation)
         if end_us <= shadow_us or head_still_fits(state, queue, head, shadow_us, request, allocation):
             state.start(request, allocation, backfilled=True)
+
+
+def shortest_first(state: State, others: list[Request]) -> list[Request]:
+    """The order in which `easy-sjf` tries the jobs behind the head."""
+    aged = [request for request in others if is_aged(state, request)]
+    young = [request for request in others if not is_aged(state, request)]
+    return aged + sorted(young, key=lambda r: math.inf if r.estimate_us is None else r.estimate_us)
 
 
 def expected_end_us(state: State, run: Running) -> float:
@@ -99,7 +109,7 @@ def head_still_fits(
 
 
 def is_admitted(state: State, request: Request, allocation: Allocation) -> bool:
-    if state.policy.express is None:
+    if state.policy.express is None or is_aged(state, request):
         return True
     job, (t0_s, k) = request.job, state.policy.express
     if job.gpus == 0 or k == 0:

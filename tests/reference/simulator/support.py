@@ -40,8 +40,8 @@ def problems(
     if policy.order in PREEMPTIVE_ORDERS or settings.defragment:
         if policy.backfill not in ("strict", "greedy"):
             yield f"{policy.backfill} backfill does not go with preemption"
-        if limits_starts:
-            yield "express, quotas and a power cap do not go with preemption"
+        if limits_starts or policy.max_wait_s is not None:
+            yield "express, age, quotas and a power cap do not go with preemption"
     if policy.backfill == "conservative":
         if any(job.is_shared for job in jobs):
             yield "conservative backfill is not for shared GPUs"

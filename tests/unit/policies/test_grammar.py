@@ -23,6 +23,10 @@ from gpuyard.registry import registered
         ("power:.50", "power:0.5+strict/consolidate"),
         ("power:0.5+easy+express:600:0.1", "power:0.5+easy+express:600:0.1/consolidate"),
         ("power:2e0/spread", "power:2+strict/spread"),
+        ("sjf+age:3600", "sjf+strict+age:3600/consolidate"),
+        ("wspt+easy+express:600:.1:8.64e4", "wspt+easy+express:600:0.1:86400/consolidate"),
+        ("wspt+easy+express:600:0.1+age:86400", "wspt+easy+express:600:0.1:86400/consolidate"),
+        ("wspt+easy+age:86400+express:600:0.1", "wspt+easy+express:600:0.1:86400/consolidate"),
     ],
 )
 def test_what_a_name_leaves_out_is_filled_in(name: str, full_name: str) -> None:
@@ -40,11 +44,12 @@ def test_a_name_is_taken_apart() -> None:
     st.sampled_from(sorted(registered("backfill"))),
     st.none() | st.builds(Express, st.floats(1e-6, 1e15, exclude_min=True), st.floats(0, 1e9)),
     st.sampled_from(sorted(registered("placement"))),
+    st.none() | st.floats(1e-6, 2.0**32),
 )
 def test_a_full_name_reads_back_as_the_same_policy(
-    order: str, backfill: str, admission: Express | None, placement: str
+    order: str, backfill: str, admission: Express | None, placement: str, max_wait_s: float | None
 ) -> None:
-    spec = PolicySpec(order, backfill, admission, placement)
+    spec = PolicySpec(order, backfill, admission, placement, max_wait_s)
     assert parse_policy(spec.name) == spec
     assert parse_policy(spec.name).name == spec.name
 
@@ -113,7 +118,7 @@ def test_names_of_no_placement_are_refused_by_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["express", "express:600", "express:600:", "express:a:b", "express:1:2:3", "express:ten:1"]
+    "option", ["express", "express:600", "express:600:", "express:a:b", "express:1:2:3:4", "express:ten:1"]
 )
 def test_an_express_lane_without_two_numbers_is_refused_with_an_example(option: str) -> None:
     with pytest.raises(InputError, match=r"express:T0:K with two numbers, such as express:600:0\.1"):
@@ -133,7 +138,26 @@ def test_two_express_lanes_are_refused() -> None:
         parse_policy("fifo+easy+express:600:0.1+express:60:1")
 
 
-@pytest.mark.parametrize("name", ["fifo+easy+greedy", "fifo+express:1:1+easy"])
+@pytest.mark.parametrize("option", ["age", "age:", "age:a", "age:1:2", "age:1d"])
+def test_an_ageing_bound_without_a_number_is_refused_with_an_example(option: str) -> None:
+    with pytest.raises(InputError, match="expected age:MAXWAIT with a number of seconds, such as age:86400"):
+        parse_policy(f"fifo+easy+{option}")
+
+
+@pytest.mark.parametrize("bound", ["0", "-1", "inf", "nan", "1e10"])
+@pytest.mark.parametrize("rule", ["age", "express:600:0.1"])
+def test_an_impossible_ageing_bound_is_refused(rule: str, bound: str) -> None:
+    with pytest.raises(InputError, match=f"MAXWAIT must be .* but got '{rule}:{bound}'"):
+        parse_policy(f"fifo+easy+{rule}:{bound}")
+
+
+@pytest.mark.parametrize("rules", ["age:1+age:2", "express:600:0.1:1+age:1", "age:1+express:600:0.1:1"])
+def test_two_ageing_bounds_are_refused(rules: str) -> None:
+    with pytest.raises(InputError, match="two ageing bounds; state one"):
+        parse_policy(f"fifo+easy+{rules}")
+
+
+@pytest.mark.parametrize("name", ["fifo+easy+greedy", "fifo+express:1:1+easy", "fifo+age:1+easy"])
 def test_parts_in_a_wrong_place_are_refused_with_the_grammar(name: str) -> None:
     with pytest.raises(InputError, match=r"cannot read .*ORDER\[\+BACKFILL\]"):
         parse_policy(name)
