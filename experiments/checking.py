@@ -161,9 +161,8 @@ def _repeated(card: Card, model: Path, here: Path, traces: Path | None) -> Compa
         "part": told.part,
         "draws": told.kind == "draws",
         "metric": test.metric,
-        "against": test.reference,
+        "current": test.reference,
         "all_heuristics": False,
-        "usual": False,
         "transfer": told.transfer,
         "keep_jobs": False,
         "noise_draws": told.noise_draws,
@@ -199,7 +198,7 @@ def _episodes(card: Card, model: Path, environment: Mapping[str, Any]) -> Compar
         split=cast(Part, card.repeat.part),
         first_draw=card.repeat.first,
         metric=test.metric,
-        against=test.reference,
+        current=test.reference,
         all_heuristics=False,
     )
 

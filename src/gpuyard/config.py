@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from gpuyard.errors import InputError, setting, spelt
 from gpuyard.registry import suggest
 
-Estimates = Literal["exact", "requested", "noisy", "history", "none"]
+Estimates = Literal["auto", "exact", "requested", "noisy", "history", "none"]
 Part = Literal["train", "validation", "test", "all"]
 """Of a workload by time: its first 60 %, the next 20 %, the last 20 %, or all of it."""
 
@@ -67,9 +67,10 @@ class SimulationConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    estimates: Estimates = "exact"
-    """What policies know of run times: the truth, the logged request, the truth with noise, a prediction from
-    finished jobs, or nothing."""
+    estimates: Estimates = "auto"
+    """What policies know of run times: the truth (exact: an upper bound, no scheduler has it), the logged
+    request, the truth with noise, a prediction from finished jobs (history), or nothing. auto: requested
+    where the log has requests, else history."""
     noise_sigma: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Standard deviation of the log of the error of ``noisy`` estimates."""
     seed: Seed = 0
@@ -160,6 +161,26 @@ class SimulationConfig(BaseModel):
     def waking_s(self) -> float:
         """How long a node takes to wake."""
         return 60.0 if self.wake_s is None else self.wake_s
+
+
+class GuardConfig(BaseModel):
+    """Limits on waits, against what runs today: a policy that breaks one is not recommended.
+
+    They are counted in the replay of the whole part, over all jobs and by class: gang size, run time, group.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    max_p99_increase: Annotated[float, Field(ge=0, le=1000)] = 0.25
+    """Most that the 99th percentile of waits may rise, of all jobs and of any class, as a share."""
+    max_longest_increase: Annotated[float, Field(ge=0, le=1000)] = 0.5
+    """Most that the longest wait of all may rise, as a share."""
+    longest_factor: Annotated[float, Field(ge=1, le=1000)] = 3.0
+    """Longest wait of any class, in longest waits of today's."""
+    least_rise_s: Annotated[float, Field(ge=0, le=1e9)] = 600.0
+    """Rises of waits up to this do not count, s."""
+    least_jobs: Annotated[Whole, Field(ge=1, le=1_000_000)] = 100
+    """Classes of fewer jobs have no 99th percentile to speak of: only their longest wait counts."""
 
 
 def refusal(

@@ -16,7 +16,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from conformance.policy_cases import LEGAL, legal, mixed_cluster
-from gpuyard import parse_cluster, read_workload, simulate, synthesize
+from gpuyard import SimulationConfig, parse_cluster, read_workload, simulate, synthesize
 from gpuyard.workload import SynthConfig, Workload
 from support.small_environments import KIND_NAMES, as_bytes, rest_of_episode, single
 
@@ -42,6 +42,7 @@ ORACLE_POLICIES = (
     "fifo+easy/tier",
 )
 MODELS = ("venus-order", "philly-order", "ricc-order", "lublin-order", "venus-long-order")
+EXACT = SimulationConfig(estimates="exact")
 NATIVE = [policy for policy in LEGAL if not policy.endswith("/milp")]
 
 
@@ -56,11 +57,11 @@ def schedule_of_heuristic(policy: str) -> str:
 
 
 def schedule_of_model(name: str) -> str:
-    return simulate(busy_jobs(), parse_cluster("16x8"), f"model:{name}").schedule.hash()
+    return simulate(busy_jobs(), parse_cluster("16x8"), f"model:{name}", EXACT).schedule.hash()
 
 
 def schedule_of_oracle(policy: str) -> str:
-    return simulate(read_workload(ORACLE_JOBS), "64x8", policy).schedule.hash()
+    return simulate(read_workload(ORACLE_JOBS), "64x8", policy, EXACT).schedule.hash()
 
 
 def episode(kind: str) -> str:

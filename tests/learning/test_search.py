@@ -20,7 +20,7 @@ from gpuyard.learn.algorithms.search import SearchResult, search
 from gpuyard.learn.rules.cma import RuleRunner
 from gpuyard.learn.rules.rule import RuleModel
 from gpuyard.policies.grammar import parse_policy
-from gpuyard.simulation.windows import Figures, WindowSet
+from gpuyard.simulation.window_set import Figures, WindowSet
 from gpuyard.workload import Workload
 
 LONGEST_CPU_S = 240.0

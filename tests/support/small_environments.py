@@ -30,12 +30,18 @@ def workload() -> Workload:
 
 def windows(**settings: Any) -> dict[str, Any]:
     """Arguments for episodes of 9 jobs of the workload."""
-    return {"workload": workload(), "cluster": CLUSTER, "jobs_per_episode": 9, "window": 4} | settings
+    usual = {"workload": workload(), "cluster": CLUSTER, "jobs_per_episode": 9, "window": 4}
+    return usual | _exact(settings) | settings
 
 
 def draws(**settings: Any) -> dict[str, Any]:
     """Arguments for episodes of 9 jobs of a generator."""
-    return DRAWS | {"window": 4} | settings
+    return DRAWS | {"window": 4} | _exact(settings) | settings
+
+
+def _exact(settings: dict[str, Any]) -> dict[str, Any]:
+    """True run times are known, unless settings say otherwise."""
+    return {} if "simulation" in settings else {"estimates": "exact"}
 
 
 def single(kind: str, **settings: Any) -> SchedulingEnv:

@@ -235,7 +235,7 @@ def train_and_test(directory: Path, minutes: float, console: "Console") -> DemoT
     best = run.best_heuristic()
     heuristics = config.validation.heuristics
     rival = best[0] if best else heuristics[0]
-    test = evaluate_run(directory, heuristics, WINDOWS, metric=METRIC, against=rival, all_heuristics=False)
+    test = evaluate_run(directory, heuristics, WINDOWS, metric=METRIC, current=rival, all_heuristics=False)
     return DemoTraining(run, _labelled(test, str(directory)))
 
 

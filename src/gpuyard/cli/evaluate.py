@@ -19,7 +19,7 @@ from gpuyard.cli.inputs import (
 from gpuyard.cli.parameters import SIMULATION, ClusterText, Json, Simulation, Whole, settings
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError, setting
-from gpuyard.evaluate.config import BEST, EvaluationConfig
+from gpuyard.evaluate.config import AUTO, BEST, EvaluationConfig
 from gpuyard.terminal.console import StageProgress
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Evaluation = Annotated[EvaluationConfig, settings(EvaluationConfig, "Comparison")]
 EVALUATION = EvaluationConfig()
-WITH_EPISODES = ("metric", "against", "all_heuristics", "first_draw")
+WITH_EPISODES = ("metric", "current", "all_heuristics", "first_draw")
 """Settings of a comparison that hold for episodes too."""
 
 
@@ -69,7 +69,9 @@ def evaluate(
 ) -> None:
     """Compare policies on held-out jobs, and say how sure the answer is.
 
-    Example: gpuyard evaluate runs/ppo-1 sjf+easy --on jobs.parquet --cluster 64x8 --out results
+    Windows begin on a busy cluster, and the whole part is replayed in one go besides.
+
+    Example: gpuyard evaluate sjf+easy runs/search-1 --on jobs.parquet --cluster 64x8 --out results
     """
     if out is not None:
         _check_out(out)
@@ -138,7 +140,7 @@ def _check_windows(jobs: Workload, config: EvaluationConfig) -> None:
     from gpuyard.evaluate.engine import CHOSEN_IN
     from gpuyard.evaluate.inputs import few_windows, refuse_long_windows
 
-    parts = [config.part, *([CHOSEN_IN[config.part]] if config.against == BEST else [])]
+    parts = [config.part, *(CHOSEN_IN[config.part] if config.all_heuristics else ())]
     refuse_long_windows(jobs, parts, config.jobs_per_window)
     if note := few_windows(jobs, config.part, config.jobs_per_window):
         print_note(note)
@@ -166,8 +168,8 @@ def _in_episodes(
         policies[1:],
         count,
         metric=evaluation.metric if "metric" in evaluation.model_fields_set else None,
-        against=evaluation.against,
-        all_heuristics=True if evaluation.all_heuristics is None else evaluation.all_heuristics,
+        current=BEST if evaluation.current == AUTO else evaluation.current,
+        all_heuristics=evaluation.all_heuristics,
         first_draw=evaluation.first_draw,
         changes=changes,
         progress=progress.update,

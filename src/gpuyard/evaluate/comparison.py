@@ -8,10 +8,12 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from gpuyard.config import GuardConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import Difference, Floats, paired_difference
-from gpuyard.evaluate.setting import PolicyEntry, Setting, has_direction, lower_is_better
+from gpuyard.evaluate.setting import PolicyEntry, Setting, has_direction, lower_is_better, offset_of
 from gpuyard.metrics.classes import LOSING
+from gpuyard.metrics.guards import BrokenLimit, broken_limits
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.registry import suggest
 from gpuyard.units import metric_label
@@ -42,6 +44,21 @@ class Loser:
     difference: Difference
 
 
+@dataclass(frozen=True)
+class WholeReplay:
+    """The whole part replayed in one go by every policy that is shown.
+
+    Attributes:
+        metrics: One row per policy: ``policy`` and metrics over all jobs of the part.
+        classes: The same by class of jobs: ``policy``, ``by``, ``class``, ``jobs`` and metrics.
+        windows: What jobs of the compared windows met in the replay: ``policy``, ``window`` and metrics.
+    """
+
+    metrics: pl.DataFrame
+    classes: pl.DataFrame
+    windows: pl.DataFrame
+
+
 @dataclass(frozen=True, repr=False)
 class Comparison:
     """What policies reached on the same windows.
@@ -52,6 +69,7 @@ class Comparison:
         reference: Name of the policy that the others are measured against.
         chosen_on: How the reference was chosen: as the best fixed heuristic on ``validation`` windows,
             ``given`` by the user, or as the ``first`` policy that was named.
+        rival: Name of the fixed heuristic that was best on windows of other parts; None without heuristics.
         hindsight: Name of the heuristic that was best on these very windows; None without heuristics.
         windows: One row a policy and window: ``policy``, ``window``, and a column a metric; metrics that the
             inputs do not tell, or that were not computed for the family of heuristics, are null.
@@ -61,6 +79,7 @@ class Comparison:
         schedules: The schedule of the first window by policy, with nodes.
         executions: Of policies that stop jobs or whose nodes fail, each stay of a job on GPUs in that window.
         accounts: Of replays of a whole log, by policy: rows left out, counters, the hash of the schedule.
+        whole: The whole part replayed in one go, where that was done.
         evaluated_by: The metric of the evaluation, by which a reference that was not given was chosen; None
             if it is that of the setting.
     """
@@ -77,6 +96,8 @@ class Comparison:
     evaluated_by: str | None = None
     executions: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     accounts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    rival: str | None = None
+    whole: WholeReplay | None = None
 
     def __repr__(self) -> str:
         """Who is compared on how many windows; tables are too long for a line."""
@@ -133,7 +154,7 @@ class Comparison:
         return float(self.values(policy, metric).mean())
 
     def difference(self, policy: str, against: str | None = None, metric: str | None = None) -> Difference:
-        """How far a policy's mean lies from another's, with a 95 % interval.
+        """How far a policy lies from another: the geometric mean of windows' ratios, with a 95 % interval.
 
         Args:
             policy: Its name or label.
@@ -153,6 +174,53 @@ class Comparison:
             block=self.setting.block,
             disjoint=self.setting.disjoint,
             lower_is_better=self._lower(metric),
+            offset=offset_of(metric),
+        )
+
+    def in_whole(
+        self, policy: str, metric: str | None = None, against: str | None = None
+    ) -> Difference | None:
+        """How far a policy lies from another in the replay of the whole part; None if there is none.
+
+        Args:
+            policy: Its name or label.
+            metric: None: the one that policies are compared by.
+            against: The other; None: the reference.
+        """
+        other = against or self.reference
+        rows = self.whole_rows()
+        names = [self.policy(one).name for one in (policy, other) if one is not None]
+        metric = metric or self.setting.metric
+        if len(names) < 2 or any(rows.get(name, {}).get(metric) is None for name in names):
+            return None
+        own, theirs = (float(rows[name][metric]) for name in names)
+        return Difference.without_interval(own, theirs)
+
+    def whole_rows(self) -> Mapping[str, Mapping[str, Any]]:
+        """Metrics over all jobs of the part, by policy; where the one window is the whole part, of that."""
+        table = self.whole.metrics if self.whole is not None else None
+        if table is None and self.setting.kind == "whole":
+            table = self.windows
+        return {} if table is None else {row["policy"]: row for row in table.iter_rows(named=True)}
+
+    def whole_classes(self, policy: str) -> pl.DataFrame:
+        """The same by class of jobs, of one policy."""
+        table = self.classes if self.whole is None else self.whole.classes
+        return table.filter(pl.col("policy") == self.policy(policy).name)
+
+    def broken_limits(self, policy: str) -> list[BrokenLimit]:
+        """Limits on waits that a policy breaks in the replay of the whole part, the worst first."""
+        rows, reference, name = self.whole_rows(), self.reference, self.policy(policy).name
+        if reference is None or name == reference or name not in rows or reference not in rows:
+            return []
+        if not self.setting.guards or self.setting.kind == "episodes":
+            return []
+        return broken_limits(
+            rows[name],
+            rows[reference],
+            self.whole_classes(name),
+            self.whole_classes(reference),
+            GuardConfig.model_validate(self.setting.guards),
         )
 
     def by_metric(self, metric: str) -> "Comparison":
@@ -181,7 +249,7 @@ class Comparison:
         evaluated_by = self.evaluated_by or self.setting.metric
         note = f"best in hindsight by {metric_label(evaluated_by)}"
         policies = tuple(
-            replace(entry, role="usual").noted(note) if entry.role == "hindsight" else entry
+            replace(entry, role="rival").noted(note) if entry.role == "hindsight" else entry
             for entry in self.policies
         )
         return replace(self, setting=setting, policies=policies, hindsight=None, evaluated_by=evaluated_by)
@@ -190,10 +258,21 @@ class Comparison:
         return all(self.knows(entry.name, metric) for entry in self.shown)
 
     def ranking(self, metric: str | None = None) -> list[str]:
-        """Names of the policies for which the metric is known, the best first."""
+        """Names of the policies for which the metric is known, the best first by ``typical``."""
         metric = metric or self.setting.metric
         known = [entry.name for entry in self.policies if self.knows(entry.name, metric)]
-        return sorted(known, key=lambda name: self.mean(name, metric) * (1 if self._lower(metric) else -1))
+        sign = 1 if self._lower(metric) else -1
+        return sorted(
+            known, key=lambda name: (sign * self.typical(name, metric), sign * self.mean(name, metric))
+        )
+
+    def typical(self, policy: str, metric: str | None = None) -> float:
+        """A metric's geometric mean over windows; its mean where values may be 0 or negative."""
+        metric = metric or self.setting.metric
+        values, offset = self.values(policy, metric), offset_of(metric)
+        if offset is None or values.min() + offset <= 0.0:
+            return float(values.mean())
+        return float(np.exp(np.log(values + offset).mean())) - offset
 
     def who_loses(self, policy: str, against: str | None = None) -> list[Loser]:
         """Classes of jobs that fare worse than under another policy, the interval excluding zero.

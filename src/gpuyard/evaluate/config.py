@@ -3,22 +3,24 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
-from gpuyard.config import Part, Whole, refusal
+from gpuyard.config import GuardConfig, Part, Whole, refusal
 
+AUTO = "auto"
+"""``current``: what the log says happened, where it does, else ``fifo+easy``."""
 BEST = "best"
-"""``against``: the fixed heuristic that is best on windows of another part."""
+"""``current`` of episodes: the fixed heuristic that is best on validation episodes."""
+USUAL_CURRENT = "fifo+easy"
+"""What is taken to run today where nobody says."""
 
 
 def _none_if_zero(value: Any) -> Any:
     return None if value in (0, "0") and value is not False else value
 
 
-class EvaluationConfig(BaseModel):
+class EvaluationConfig(GuardConfig):
     """On which windows, by which metric and against whom policies are compared."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     windows: Annotated[Whole, Field(ge=1, le=1_000_000)] = 40
     """How many windows; fewer if the part has fewer."""
@@ -36,14 +38,19 @@ class EvaluationConfig(BaseModel):
     """With noisy estimates: draws of the noise; a window's figures are means over them."""
     metric: str = "mean_bounded_slowdown"
     """What policies are compared by, and heuristics chosen by (docs/contract/metrics.md)."""
-    against: str = BEST
-    """The reference: a policy, or ``best``, the best fixed heuristic on validation windows."""
-    validation_windows: Annotated[Whole, Field(ge=1, le=1_000_000)] = 24
-    """Windows on which the best fixed heuristic is chosen."""
-    all_heuristics: bool | None = None
-    """Run every fixed heuristic, to name the best in hindsight. Not given: if the reference is ``best``."""
-    usual: bool = True
-    """Run usual heuristics as well as the given policies."""
+    current: str = AUTO
+    """What runs today, and what differences are against: a policy, or ``auto``: what the log recorded, where
+    it has starts, else fifo+easy."""
+    all_heuristics: bool = False
+    """Also run every fixed heuristic: shows the one that was best on earlier windows, the one that is best in
+    hindsight, and those that preempt."""
+    choosing_windows: Annotated[Whole, Field(ge=1, le=1_000_000)] = 24
+    """Windows of training and validation on which the best fixed heuristic is chosen."""
+    cold: bool = False
+    """Begin every window with an empty cluster and let it drain, as many papers do. Waits are then far
+    shorter than on a running cluster."""
+    whole: bool = True
+    """Also replay the whole part in one go with every policy that is shown."""
     placement: str | None = None
     """Where jobs go, the same for all. Not given: as the policies say."""
     any_placement: bool = False

@@ -12,11 +12,13 @@ from gpuyard.network.policy import LearnedPolicy
 from gpuyard.network.transfer import other_cluster, other_information, other_steps
 from gpuyard.observation.config import HOST_KINDS
 from gpuyard.policies.base import ReplayingPolicy
-from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec, parse_policy
+from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec
 from gpuyard.simulation.find import find_policy
 from gpuyard.workload import Workload
 
-Policy = PolicySpec | LearnedPolicy
+Policy = PolicySpec | ReplayingPolicy
+RECORDED = "recorded"
+"""The name of the policy that is what the log says happened."""
 
 _MODEL_FILES = ("best", "last", "model")
 
@@ -32,6 +34,12 @@ class Contender:
     def name(self) -> str:
         """The full name."""
         return self.entry.name
+
+    @property
+    def predicts(self) -> bool:
+        """Whether it goes by run times predicted from finished jobs, whatever the settings."""
+        rules = self.policy.base if isinstance(self.policy, LearnedPolicy) else self.policy.rules
+        return rules is not None and rules.predicts
 
     def in_role(self, role: Role) -> "Contender":
         """The same in another role."""
@@ -62,7 +70,7 @@ def find_contenders(
     contenders: dict[str, Contender] = {}
     as_given: dict[str, tuple[str, str]] = {}
     for text, policy in found:
-        if not isinstance(policy, PolicySpec | LearnedPolicy):
+        if not isinstance(policy, PolicySpec | ReplayingPolicy):
             raise InputError(f"policy {policy!r}: expected a policy's name, a run directory or a model file")
         own = policy.name
         if isinstance(policy, PolicySpec) and not (any_placement and _states_placement(text)):
@@ -107,17 +115,14 @@ def _states_placement(policy: str | PolicySpec | LearnedPolicy) -> bool:
     return not isinstance(policy, str) or "/" in policy
 
 
-def heuristics(names: Iterable[str], placement: str, role: Role) -> list[Contender]:
-    """Heuristics by name, with that placement."""
-    return [contender_of(replace(parse_policy(name), placement=placement), role) for name in names]
-
-
 def contender_of(policy: PolicySpec | ReplayingPolicy, role: Role = "given") -> Contender:
     """A policy with its entry."""
     if isinstance(policy, LearnedPolicy):
         placement = policy.base.placement
         entry = PolicyEntry(policy.name, _short(policy.name), "learned", policy.name, placement, role)
         return Contender(entry, policy)
+    if policy.name == RECORDED:
+        return Contender(PolicyEntry(RECORDED, RECORDED, "recorded", None, DEFAULT_PLACEMENT, role), policy)
     if not isinstance(policy, PolicySpec):
         raise InputError(f"policy {policy.name}: expected a policy's name, a run directory or a model file")
     label = policy.name.rpartition("/")[0]
@@ -144,13 +149,6 @@ def with_labels(contenders: Sequence[Contender]) -> list[Contender]:
     return [labelled(one) for one in contenders]
 
 
-def usual_heuristics(config: SimulationConfig) -> tuple[str, ...]:
-    """What many clusters would try first, and what is hard to beat."""
-    if config.estimates == "none":
-        return ("fifo+easy", "lifo+greedy", "smallest+greedy")
-    return ("fifo+easy", "sjf+easy", "saf+strict", "wspt+easy", "lifo+greedy")
-
-
 def checked(
     contender: Contender, workload: Workload, cluster: Cluster, config: SimulationConfig, *, transfer: bool
 ) -> Contender:
@@ -167,7 +165,7 @@ def checked(
         InputError: if it cannot, or not in a fair comparison.
     """
     policy = contender.policy
-    if isinstance(policy, PolicySpec):
+    if not isinstance(policy, LearnedPolicy):
         policy.check_supported(workload, cluster, config)
         return contender
     if policy.model.kind in HOST_KINDS:

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 import polars as pl
 
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.evaluate.bootstrap import Floats
-from gpuyard.evaluate.comparison import ChosenOn, Comparison
+from gpuyard.evaluate.comparison import ChosenOn, Comparison, WholeReplay
 from gpuyard.evaluate.config import BEST
 from gpuyard.evaluate.contenders import Contender, with_labels, without_doubles
-from gpuyard.evaluate.setting import Setting
+from gpuyard.evaluate.setting import Role, Setting
 from gpuyard.evaluate.tables import CLASS_SCHEMA, window_frame, window_row
 from gpuyard.simulation.windows import Part
 
@@ -24,13 +24,13 @@ Figures = Mapping[str, Mapping[str, Floats]]
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and of how much."""
 
-CHOSEN_IN: dict[Part, Part] = {
-    "test": "validation",
-    "validation": "train",
-    "train": "validation",
-    "all": "validation",
+CHOSEN_IN: dict[Part, tuple[Part, ...]] = {
+    "test": ("train", "validation"),
+    "validation": ("train",),
+    "train": ("validation",),
+    "all": ("validation",),
 }
-"""In which part the best fixed heuristic is chosen, by the part that policies are compared on."""
+"""In which parts the best fixed heuristic is chosen, by the part that policies are compared on."""
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
@@ -46,12 +46,16 @@ class Outcomes:
         classes: Metrics by class of jobs; empty where they are not known.
         jobs: When each job ran, where that is kept.
         schedules: Of the first window, by policy.
+        whole: The whole part replayed in one go, where that is done.
+        notes: What to know about runs of policies, by name.
     """
 
     rows: Sequence[Mapping[str, Any]]
     classes: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CLASS_SCHEMA))
     jobs: pl.DataFrame | None = None
     schedules: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    whole: WholeReplay | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Source(Protocol):
@@ -64,90 +68,131 @@ class Source(Protocol):
     def contender(self, name: str) -> Contender:
         """A policy by name, if it can run here and would be compared fairly."""
 
-    def usual(self) -> list[Contender]:
-        """Heuristics that are always shown."""
-
     def family(self) -> list[Contender]:
-        """Every fixed heuristic that can run here."""
+        """Every fixed heuristic that can run here, but those that preempt."""
+
+    def preempting(self) -> list[Contender]:
+        """Heuristics that stop running jobs."""
 
     def slower(self, ranked: Sequence[str]) -> list[Contender]:
         """More heuristics that are worth trying when these are the best of the family, the best first."""
 
-    def figures(self, contenders: Sequence[Contender], stage: str, *, validation: bool = False) -> Figures:
-        """Few metrics of heuristics, on the compared windows or on those for validation."""
+    def ranked(self, contenders: Sequence[Contender], stage: str, *, validation: bool = False) -> Figures:
+        """Few metrics of the better ones of heuristics, the best first.
+
+        They run on the compared windows, or on those of other parts on which heuristics are chosen.
+        """
 
     def run(self, contenders: Sequence[Contender], stage: str) -> Outcomes:
         """All that is kept of policies on the compared windows."""
 
 
-def evaluate(
-    source: Source, given: Iterable[Contender], *, against: str, all_heuristics: bool | None
-) -> Comparison:
-    """Compare policies.
+def evaluate(source: Source, given: Iterable[Contender], *, current: str, all_heuristics: bool) -> Comparison:
+    """Compare policies with what runs today, and with the best fixed heuristic.
 
     Args:
         source: On what.
         given: Those that were asked for.
-        against: The reference: a policy, or ``best``, the best fixed heuristic on validation windows.
-        all_heuristics: Whether to run every fixed heuristic, to name the best in hindsight; None: if the
-            reference is the best of them.
+        current: What runs today, from which differences are counted: a policy, or ``best``, the best fixed
+            heuristic on windows of other parts.
+        all_heuristics: Whether to run every fixed heuristic, to name the one that was best beforehand and the
+            one that is best in hindsight.
 
     Raises:
         InputError: if the reference cannot run here, or no heuristic is best.
     """
-    by_choice = against == BEST
-    everything = by_choice if all_heuristics is None else all_heuristics
-    family = source.family() if everything or by_choice else []
-    if by_choice:
-        reference, family = _best_heuristic(source, family)
-    else:
-        reference = source.contender(against)
-    usual = source.usual()
-    shown = without_doubles([*given, reference, *usual])
-    fixed = without_doubles([*family, *usual]) if everything else []
-    figures = source.figures(fixed, "every heuristic") if fixed else {}
-    hindsight = next(iter(_ranked(figures, source.setting)), None)
+    by_choice = current == BEST
+    family = source.family() if all_heuristics or by_choice else []
+    rival = None
+    if by_choice or (all_heuristics and family):
+        rival, family = _best_heuristic(source, family)
+    reference = source.contender(current) if not by_choice else rival
+    assert reference is not None
+    figures: Figures = {}
+    if all_heuristics:
+        figures = source.ranked(family, "every heuristic")
+    hindsight = next(iter(figures), None)
+    roles: dict[str, Role] = {}
+    if hindsight is not None:
+        roles[hindsight] = "hindsight"
+    if rival is not None:
+        roles[rival.name] = "rival"
+    roles |= {one.name: "given" for one in given}
+    roles[reference.name] = "reference"
+    best = [one for one in family if one.name in roles]
+    shown = without_doubles([reference, *given, *best, *_best_preempting(source, all_heuristics)])
+    in_roles = [one.in_role(roles.get(one.name, one.entry.role)) for one in with_labels(shown)]
     names = {one.name for one in shown}
-    shown += [one for one in fixed if one.name == hindsight and one.name not in names]
+    others = [one for one in family if one.name in figures and one.name not in names]
     chosen_on: ChosenOn = "validation" if by_choice else "given"
-    others = [one for one in fixed if one.name not in {one.name for one in shown}]
-    in_roles = [_in_its_role(one, reference.name, hindsight) for one in with_labels(shown)]
-    return _put_together(source, in_roles, others, figures, reference.name, chosen_on, hindsight)
+    return _put_together(
+        source,
+        in_roles,
+        others,
+        figures,
+        Choice(reference.name, chosen_on, rival.name if rival else None, hindsight),
+    )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Who policies are measured against.
+
+    Attributes:
+        reference: What runs today.
+        chosen_on: How that is known.
+        rival: The fixed heuristic that was best on earlier windows.
+        hindsight: The one that is best on the compared ones.
+    """
+
+    reference: str
+    chosen_on: ChosenOn
+    rival: str | None
+    hindsight: str | None
 
 
 def _best_heuristic(source: Source, family: list[Contender]) -> tuple[Contender, list[Contender]]:
-    """The best fixed heuristic on validation windows, and all that were tried."""
+    """The best fixed heuristic on windows of other parts, and all that were tried."""
     if not family:
         raise InputError(
-            "no fixed heuristic can run with these settings, so none is best; say against which policy"
+            "no fixed heuristic can run with these settings, so none is best; say which policy runs today "
+            f"({setting('current', 'POLICY')})"
         )
-    found = dict(source.figures(family, "choosing the best heuristic", validation=True))
-    ranked = _ranked(found, source.setting)
-    if not ranked:
+    found = source.ranked(family, "choosing the best heuristic", validation=True)
+    if not found:
         raise InputError(
             f"metric {source.setting.metric} is not known here, so no heuristic is best by it; compare by "
-            "another metric, or say against which policy"
+            f"another metric, or say which policy runs today ({setting('current', 'POLICY')})"
         )
-    if more := source.slower(ranked):
-        found |= source.figures(more, "with other backfills", validation=True)
-    family = [*family, *more]
-    best = _ranked(found, source.setting)[0]
+    if more := source.slower(list(found)):
+        family = [*family, *more]
+        last = [one for one in family if one.name in found]
+        found = source.ranked([*last, *more], "with other backfills", validation=True)
+    best = next(iter(found))
     return next(one for one in family if one.name == best), family
 
 
-def _ranked(figures: Figures, setting: Setting) -> list[str]:
-    """Policies from the best mean of the metric to the worst, without those of which it is not known."""
-    sign = 1.0 if setting.lower_is_better else -1.0
-    means = {name: sign * float(np.mean(found[setting.metric])) for name, found in figures.items()}
-    return sorted((name for name, mean in means.items() if np.isfinite(mean)), key=lambda name: means[name])
+def _best_preempting(source: Source, wanted: bool) -> list[Contender]:
+    """The best of the heuristics that stop running jobs, on the compared windows."""
+    ones = source.preempting() if wanted else []
+    best = next(iter(source.ranked(ones, "heuristics that preempt")), None) if ones else None
+    return [one.in_role("preempting") for one in ones if one.name == best]
 
 
-def _in_its_role(contender: Contender, reference: str, hindsight: str | None) -> Contender:
-    if contender.name == reference:
-        return contender.in_role("reference")
-    if contender.name == hindsight and contender.entry.role != "given":
-        return contender.in_role("hindsight")
-    return contender
+def ranked_by(figures: Figures, of: Setting) -> Figures:
+    """Figures of policies from the best to the worst, without those of which the metric is not known.
+
+    By the mean logarithm where less is better and all values are positive, else by the mean.
+    """
+    sign = 1.0 if of.lower_is_better else -1.0
+    known = {name: found for name, found in figures.items() if np.isfinite(found[of.metric]).all()}
+    logs = of.lower_is_better and all((found[of.metric] > 0).all() for found in known.values())
+
+    def level(name: str) -> float:
+        values = known[name][of.metric]
+        return float(np.log(values).mean() if logs else sign * values.mean())
+
+    return {name: known[name] for name in sorted(known, key=level)}
 
 
 def _put_together(
@@ -155,9 +200,7 @@ def _put_together(
     shown: Sequence[Contender],
     others: Sequence[Contender],
     figures: Figures,
-    reference: str,
-    chosen_on: ChosenOn,
-    hindsight: str | None,
+    choice: Choice,
 ) -> Comparison:
     outcomes = source.run(shown, "policies")
     rows = [
@@ -165,14 +208,17 @@ def _put_together(
         for one in others
         for i, window in enumerate(source.setting.windows)
     ]
+    entries = [one.entry.noted(outcomes.notes.get(one.name, "")) for one in shown]
     return Comparison(
         setting=source.setting,
-        policies=tuple(one.entry for one in (*shown, *others)),
-        reference=reference,
-        chosen_on=chosen_on,
-        hindsight=hindsight,
+        policies=(*entries, *(one.entry for one in others)),
+        reference=choice.reference,
+        chosen_on=choice.chosen_on,
+        rival=choice.rival,
+        hindsight=choice.hindsight,
         windows=window_frame([*outcomes.rows, *rows]),
         classes=outcomes.classes,
         jobs=outcomes.jobs,
         schedules=outcomes.schedules,
+        whole=outcomes.whole,
     )

@@ -15,7 +15,7 @@ from gpuyard.errors import InputError, setting
 from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.config import BEST, EvaluationConfig
 from gpuyard.evaluate.contenders import Contender, contender_of
-from gpuyard.evaluate.engine import CHOSEN_IN, Figures, Outcomes, Progress, evaluate, no_progress
+from gpuyard.evaluate.engine import CHOSEN_IN, Figures, Outcomes, Progress, evaluate, no_progress, ranked_by
 from gpuyard.evaluate.setting import RETURN, Setting, fingerprint_of, lower_is_better
 from gpuyard.evaluate.tables import window_row
 from gpuyard.files import read_toml
@@ -72,7 +72,7 @@ def evaluate_run(
     count: int = 1000,
     *,
     metric: str | None = None,
-    against: str = BEST,
+    current: str = BEST,
     all_heuristics: bool = True,
     first_draw: int | None = None,
     changes: Mapping[str, Any] | None = None,
@@ -85,7 +85,8 @@ def evaluate_run(
         policies: Others to compare with: heuristics, run directories, model files.
         count: Episodes: fresh draws of its generator, or windows of the test part of its workload.
         metric: None: what the run was validated by.
-        against: The reference: a policy, or ``best``, the heuristic that is best on validation episodes.
+        current: What differences are from: a policy, or ``best``, the heuristic that is best on validation
+            episodes.
         all_heuristics: Whether to run every heuristic that can act there.
         first_draw: Seed of the first draw of a generator; None: far from those of training and validation.
         changes: Settings of the environment that are to be others, such as its ``generator``.
@@ -103,7 +104,7 @@ def evaluate_run(
         count,
         first_draw=first_draw,
         metric=metric or validation.metric,
-        against=against,
+        current=current,
         all_heuristics=all_heuristics,
         progress=progress,
     )
@@ -155,7 +156,7 @@ def evaluate_episodes(
     split: Part = "test",
     first_draw: int = TEST_DRAWS,
     metric: str = RETURN,
-    against: str = BEST,
+    current: str = BEST,
     all_heuristics: bool = True,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -171,7 +172,8 @@ def evaluate_episodes(
         split: Of a workload.
         first_draw: Seed of the first draw of a generator.
         metric: The return, or a metric of episodes.
-        against: The reference: a policy, or ``best``, the heuristic that is best on validation episodes.
+        current: What differences are from: a policy, or ``best``, the heuristic that is best on validation
+            episodes.
         all_heuristics: Whether to run every heuristic that can act there, to name the best in hindsight.
         threads: None: one a processor.
         progress: Told where the evaluation is.
@@ -192,7 +194,7 @@ def evaluate_episodes(
     source = _Episodes.of(environment, split, threads, metric, progress or no_progress)
     source = source.on(names if names is not None else source.names(count, first_draw))
     given = [source.contender(one) for one in policies]
-    return evaluate(source, given, against=against, all_heuristics=all_heuristics)
+    return evaluate(source, given, current=current, all_heuristics=all_heuristics)
 
 
 @dataclass(frozen=True)
@@ -277,24 +279,28 @@ class _Episodes:
                 specs = [spec for spec in specs if spec.backfill == "strict"]
         return [self.contender(spec.name, "family") for spec in specs if _can_act(spec, own)]
 
-    def usual(self) -> list[Contender]:
-        return [self.contender(name, "usual") for name in self.environments.usual_heuristics()]
+    def preempting(self) -> list[Contender]:
+        """None: environments do not preempt."""
+        return []
 
     def slower(self, ranked: Sequence[str]) -> list[Contender]:
         """None: backfills that take long are in the family."""
         return []
 
-    def figures(self, contenders: Sequence[Contender], stage: str, *, validation: bool = False) -> Figures:
+    def ranked(self, contenders: Sequence[Contender], stage: str, *, validation: bool = False) -> Figures:
         if validation:
-            other = CHOSEN_IN[self.split]
+            other = CHOSEN_IN[self.split][-1]
             names = self.names(CHOOSING, VALIDATION_DRAWS, other)
-            return self._run_all(contenders, names, self.model(names, other), stage)
+            return ranked_by(self._run_all(contenders, names, self.model(names, other), stage), self.setting)
+        return ranked_by(self._figures(contenders, stage), self.setting)
+
+    def _figures(self, contenders: Sequence[Contender], stage: str) -> Figures:
         new = [one for one in contenders if one.name not in self.known]
         self.known.update(self._run_all(new, self.episodes, self._compared, stage))
         return {one.name: self.known[one.name] for one in contenders}
 
     def run(self, contenders: Sequence[Contender], stage: str) -> Outcomes:
-        found = self.figures(contenders, stage)
+        found = self._figures(contenders, stage)
         rows = [
             window_row(name, episode, {metric: column[i] for metric, column in values.items()})
             for name, values in found.items()
@@ -325,7 +331,7 @@ class _Episodes:
             model: The environment for heuristics.
         """
         policy = contender.policy
-        if isinstance(policy, PolicySpec):
+        if not isinstance(policy, LearnedPolicy):
             chooser: Any = policy.name
         else:
             seen = {name: getattr(policy.model.environment, name) for name in OBSERVED}

@@ -14,13 +14,21 @@ from gpuyard.evaluate.comparison import TOLD_BESIDE, Comparison, Loser
 from gpuyard.evaluate.setting import UNFINISHED
 from gpuyard.policies.grammar import DEFAULT_PLACEMENT
 
+Advice = Literal["recommended", "limits", "disagrees", "unknowable", "worse", "no gain", "unclear"]
+"""What to do about a policy: use it; not, because it breaks limits on waits; not, because the replay of the
+whole part disagrees with the windows; not, because it is told what no scheduler knows; not, because it is
+worse, or not clearly better, or because too little is known."""
 Kind = Literal[
     "all-alike",
+    "verdict",
+    "rival",
+    "starts",
+    "not-tried",
+    "cold",
     "best",
     "ties",
     "compared",
     "beside",
-    "by-window",
     "hindsight",
     "against-hindsight",
     "one-window",
@@ -33,6 +41,10 @@ Kind = Literal[
     "unfinished",
     "losers",
 ]
+
+
+NEARLY_NOTHING = 0.01
+"""A relative difference of the whole replay up to this has no sign."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +97,15 @@ def _plain(value: Any) -> Any:
 def findings(comparison: Comparison) -> list[Finding]:
     """All of them, in the order in which they are told."""
     judged = judged_policies(comparison)
+    gives_advice = comparison.setting.kind in ("windows", "draws") and comparison.reference is not None
     answer = [
-        *_who_is_best(comparison),
+        *(_verdicts(comparison, judged) if gives_advice else _who_is_best(comparison)),
         *(one for name in judged for one in _beside(comparison, name)),
-        *(one for name in judged for one in _by_window(comparison, name)),
+        *_rival(comparison, judged),
         *_hindsight(comparison),
         *_how_sure(comparison),
+        *_how_busy(comparison),
+        *_not_tried(comparison),
     ]
     return [
         *(_all_alike(comparison) or answer),
@@ -137,6 +152,71 @@ def _pair(comparison: Comparison, policy: str) -> tuple[str, ...]:
     return (policy, comparison.reference) if comparison.reference else (policy,)
 
 
+def advice(comparison: Comparison, policy: str) -> Advice:
+    """What to do about a policy.
+
+    Args:
+        comparison: Policies on windows, against what runs today.
+        policy: The name of one of them.
+    """
+    setting = comparison.setting
+    difference, whole = comparison.difference(policy), comparison.in_whole(policy)
+    if difference.verdict in ("better", "worse") and whole is not None and _disagree(difference, whole):
+        return "disagrees"
+    if difference.verdict != "better":
+        return "worse" if difference.verdict == "worse" else "no gain"
+    if setting.has_weak_intervals:
+        return "unclear"
+    if comparison.broken_limits(policy):
+        return "limits"
+    return "unknowable" if setting.knows_the_future else "recommended"
+
+
+def _disagree(windows: Difference, whole: Difference) -> bool:
+    """Whether one of them says more and the other less; what is nearly nothing says neither."""
+    return windows.ratio * whole.ratio < 0.0 and abs(whole.ratio) > NEARLY_NOTHING
+
+
+def _verdicts(comparison: Comparison, policies: Sequence[str]) -> list[Finding]:
+    """What to do about each policy, those first of which windows and whole replay disagree."""
+    found = []
+    for name in policies:
+        numbers = {
+            "advice": advice(comparison, name),
+            "difference": comparison.difference(name),
+            "whole": comparison.in_whole(name),
+            "broken": comparison.broken_limits(name),
+        }
+        found.append(Finding("verdict", _pair(comparison, name), numbers))
+    return sorted(found, key=lambda one: one.numbers["advice"] != "disagrees")
+
+
+def _rival(comparison: Comparison, policies: Sequence[str]) -> list[Finding]:
+    """How policies stand against the fixed heuristic that was best beforehand."""
+    rival = comparison.rival
+    if rival is None or rival == comparison.reference:
+        return []
+    others = [name for name in policies if name != rival]
+    numbers: dict[str, Any] = {name: comparison.difference(name, rival) for name in others}
+    return [Finding("rival", (*others, rival), numbers)]
+
+
+def _how_busy(comparison: Comparison) -> list[Finding]:
+    """What the cluster was like when windows began."""
+    setting = comparison.setting
+    if setting.kind not in ("windows", "draws"):
+        return []
+    if setting.is_cold:
+        return [Finding("cold")]
+    numbers = {"before": setting.margins[0], "after": setting.margins[1], **(setting.starts or {})}
+    return [Finding("starts", (), numbers)]
+
+
+def _not_tried(comparison: Comparison) -> list[Finding]:
+    backfills = comparison.setting.not_tried
+    return [Finding("not-tried", (), {"backfills": list(backfills)})] if backfills else []
+
+
 def _all_alike(comparison: Comparison) -> list[Finding]:
     """That no policy which is shown differs from another in any window, if so."""
     metrics = (comparison.setting.metric, *TOLD_BESIDE)
@@ -181,17 +261,23 @@ def tied_with(comparison: Comparison, best: str) -> list[str]:
 
 
 def _beside(comparison: Comparison, policy: str) -> list[Finding]:
-    """Completion time and the longest waits, which a gain may have been bought with."""
+    """Completion time and the longest waits, which a gain may have been bought with.
+
+    In the replay of the whole part, where there is one: in windows, jobs that starve wait until arrivals
+    stop.
+    """
     reference = comparison.reference
     if reference is None:
         return []
-    found = {
-        metric: comparison.difference(policy, metric=metric)
-        for metric in TOLD_BESIDE
-        if metric != comparison.setting.metric
-        and comparison.knows(policy, metric)
-        and comparison.knows(reference, metric)
-    }
+    found = {}
+    for metric in TOLD_BESIDE:
+        if metric == comparison.setting.metric:
+            continue
+        whole = comparison.in_whole(policy, metric)
+        if whole is not None:
+            found[metric] = whole
+        elif comparison.knows(policy, metric) and comparison.knows(reference, metric):
+            found[metric] = comparison.difference(policy, metric=metric)
     return [Finding("beside", (policy, reference), found)] if found else []
 
 
@@ -224,16 +310,11 @@ def by_window(comparison: Comparison, policies: Sequence[str]) -> ByWindow | Non
     )
 
 
-def _by_window(comparison: Comparison, policy: str) -> list[Finding]:
-    found = by_window(comparison, [policy])
-    return [] if found is None else [Finding("by-window", _pair(comparison, policy), vars(found))]
-
-
 def _hindsight(comparison: Comparison) -> list[Finding]:
-    best = comparison.hindsight
+    best, beforehand = comparison.hindsight, comparison.rival or comparison.reference
     if best is None:
         return []
-    if best == comparison.reference:
+    if best == beforehand:
         return [Finding("hindsight", (best, best))]
     numbers = {"value": comparison.mean(best), "difference": comparison.difference(best)}
     others = [name for name in judged_policies(comparison) if name != best]

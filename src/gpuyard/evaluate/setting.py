@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from gpuyard.errors import InputError
@@ -12,7 +12,7 @@ from gpuyard.registry import suggest
 from gpuyard.workload import Workload
 
 Kind = Literal["windows", "draws", "whole", "episodes"]
-Role = Literal["given", "reference", "hindsight", "usual", "family"]
+Role = Literal["given", "reference", "rival", "hindsight", "preempting", "family"]
 
 RETURN = "return"
 """The sum of an episode's rewards, as a metric."""
@@ -43,6 +43,12 @@ class Setting:
         left_out: Jobs of the workload, or of all draws, that can never run on the cluster.
         noise_draws: Draws of the noise of estimates that figures of a window are means over.
         price_per_kwh: Price of energy, or the tariff, if there is one.
+        margins: Jobs that run before, and that arrive after, the own jobs of each window, at most; both 0:
+            windows begin with an empty cluster.
+        starts: What the test of two starts found that chose them, as JSON; None if there was none.
+        guards: Limits on waits that a recommended policy keeps, as JSON; empty: none.
+        asked_estimates: The setting ``estimates`` as it was asked for: ``auto`` if nobody said.
+        not_tried: Backfills that no heuristic of the family was tried with, as they would take minutes.
         imported: The account of the import that the jobs come from, as JSON, if there is one.
     """
 
@@ -64,6 +70,21 @@ class Setting:
     noise_draws: int = 1
     price_per_kwh: float | str | None = None
     imported: Mapping[str, Any] | None = None
+    margins: tuple[int, int] = (0, 0)
+    starts: Mapping[str, Any] | None = None
+    guards: Mapping[str, Any] = field(default_factory=dict)
+    asked_estimates: str = ""
+    not_tried: tuple[str, ...] = ()
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether windows begin with an empty cluster."""
+        return self.margins == (0, 0)
+
+    @property
+    def knows_the_future(self) -> bool:
+        """Whether policies are told what no scheduler knows: true run times, or true ones with noise."""
+        return self.estimates in ("exact", "noisy")
 
     @property
     def estimates(self) -> str:
@@ -97,7 +118,9 @@ class Setting:
         Raises:
             TypeError: for names that are missing or unknown.
         """
-        return cls(**{**document, "windows": tuple(document["windows"])})
+        tuples = ("windows", "margins", "not_tried")
+        lists = {name: tuple(document[name]) for name in tuples if name in document}
+        return cls(**{**document, **lists})
 
 
 @dataclass(frozen=True)
@@ -111,14 +134,14 @@ class PolicyEntry:
         source: The path of its model; None for heuristics.
         placement: The rule that places jobs.
         role: Why it is there: ``given`` by the user, the ``reference``, the heuristic that was best in
-            ``hindsight``, a ``usual`` one, or one of the ``family`` of fixed heuristics, which are run for
-            few metrics only and without schedules.
+            ``hindsight``, the ``rival`` that was best on earlier windows, a ``preempting`` one, or one of the
+            ``family`` of fixed heuristics, which are run for few metrics only and without schedules.
         note: Something to know, in words; empty if there is nothing.
     """
 
     name: str
     label: str
-    kind: Literal["heuristic", "learned"]
+    kind: Literal["heuristic", "learned", "recorded"]
     source: str | None
     placement: str
     role: Role = "given"
@@ -140,7 +163,7 @@ class PolicyEntry:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """From what ``to_json`` gives."""
-        known = {field.name for field in fields(cls)}
+        known = {one.name for one in fields(cls)}
         return cls(**{name: value for name, value in document.items() if name in known})
 
 
@@ -150,6 +173,14 @@ def fingerprint_of(workload: Workload) -> str:
     for name in ("submit_s", "duration_s", "gpus", "gpu_milli", "cpus", "memory_mib", "priority"):
         digest.update(workload.frame[name].to_numpy().tobytes())
     return digest.hexdigest()[:32]
+
+
+def offset_of(metric: str) -> float | None:
+    """What is added to a metric before logarithms are taken, where some values are 0; None: no logarithms."""
+    if metric == RETURN:
+        return None
+    unit = metrics()[metric].unit if metric in metrics() else "jobs"
+    return 1.0 if unit in ("s", "jobs") else 0.0
 
 
 def has_direction(metric: str) -> bool:

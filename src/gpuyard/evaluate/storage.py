@@ -9,7 +9,7 @@ import polars as pl
 
 import gpuyard
 from gpuyard.errors import InputError
-from gpuyard.evaluate.comparison import Comparison
+from gpuyard.evaluate.comparison import Comparison, WholeReplay
 from gpuyard.evaluate.setting import PolicyEntry, Setting
 from gpuyard.evaluate.tables import CLASS_SCHEMA, JOB_COLUMNS
 from gpuyard.files import atomic_write, check_directory, parse_json
@@ -20,6 +20,8 @@ DOCUMENT = "results.json"
 SCHEDULES = "schedules"
 EXECUTIONS = "executions"
 _TABLES = ("windows", "classes", "jobs")
+_WHOLE = ("metrics", "classes", "windows")
+"""Tables of the replay of the whole part; their files begin with ``whole-``."""
 _OLD_EVALUATION = "evaluation.json"
 _HEADS: Mapping[str, pl.DataType] = {"policy": pl.String(), "window": pl.Int64()}
 _TEXTS = ("policy", "by", "class", "group", "user")
@@ -98,6 +100,9 @@ def write_comparison(comparison: Comparison, directory: Path, *, csv: bool = Fal
         frame = getattr(comparison, name)
         if frame is not None:
             _write(directory / f"{name}.parquet", frame)
+    if comparison.whole is not None:
+        for name in _WHOLE:
+            _write(directory / f"whole-{name}.parquet", getattr(comparison.whole, name))
     files = {
         "schedules": _write_all(directory, SCHEDULES, comparison.schedules, csv=csv),
         "executions": _write_all(directory, EXECUTIONS, comparison.executions, csv=csv),
@@ -111,7 +116,7 @@ def _clear(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / DOCUMENT).unlink(missing_ok=True)
-        for name in _TABLES:
+        for name in (*_TABLES, *(f"whole-{name}" for name in _WHOLE)):
             (directory / f"{name}.parquet").unlink(missing_ok=True)
         for folder in (SCHEDULES, EXECUTIONS):
             for pattern in ("*.parquet", "*.csv"):
@@ -154,8 +159,10 @@ def _document(comparison: Comparison, files: Mapping[str, Mapping[str, str]]) ->
         "policies": [_policy(comparison, entry) for entry in comparison.policies],
         "reference": comparison.reference,
         "chosen_on": comparison.chosen_on,
+        "rival": comparison.rival,
         "hindsight": comparison.hindsight,
         "has_jobs": comparison.jobs is not None,
+        "has_whole": comparison.whole is not None,
         **files,
     }
 
@@ -189,16 +196,29 @@ def _read_files(directory: Path) -> Comparison:
             policies=tuple(PolicyEntry.from_json(entry) for entry in entries),
             reference=document["reference"],
             chosen_on=document["chosen_on"],
+            rival=document["rival"],
             hindsight=document["hindsight"],
             windows=_read(directory / "windows.parquet"),
             classes=_read(directory / "classes.parquet"),
             jobs=_read(directory / "jobs.parquet") if document["has_jobs"] else None,
+            whole=_read_whole(directory) if document["has_whole"] else None,
             schedules=_read_all(directory, SCHEDULES, document["schedules"]),
             executions=_read_all(directory, EXECUTIONS, document["executions"]),
             accounts={entry["name"]: _account(entry) for entry in entries if "schedule_hash" in entry},
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: is damaged ({error!s:.80}); make the results again") from None
+
+
+def _read_whole(directory: Path) -> WholeReplay:
+    tables = {name: _read(directory / f"whole-{name}.parquet") for name in _WHOLE}
+    for name, heads in (
+        ("metrics", ("policy",)),
+        ("classes", ("policy", "by", "class")),
+        ("windows", ("policy",)),
+    ):
+        _check_columns(directory / f"whole-{name}.parquet", tables[name], heads)
+    return WholeReplay(**tables)
 
 
 def _account(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,7 +275,7 @@ def _check_tables(comparison: Comparison, document: Path) -> None:
         InputError: naming the file and what is wrong.
     """
     directory, known = document.parent, {entry.name for entry in comparison.policies}
-    for name in (comparison.reference, comparison.hindsight):
+    for name in (comparison.reference, comparison.rival, comparison.hindsight):
         if name is not None and name not in known:
             raise _damaged(document, f"it names the policy {name} without an entry")
     windows, classes, jobs = (directory / f"{name}.parquet" for name in ("windows", "classes", "jobs"))

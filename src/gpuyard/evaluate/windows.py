@@ -1,44 +1,30 @@
 """Policies on windows of a log, or on draws of a generator, that nothing was chosen by."""
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
-
-import numpy as np
-import polars as pl
+from dataclasses import asdict
 
 from gpuyard.cluster.model import Cluster
-from gpuyard.config import SimulationConfig, available_cores
-from gpuyard.evaluate import tables as frames
+from gpuyard.config import GuardConfig, SimulationConfig
+from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison
-from gpuyard.evaluate.config import EvaluationConfig
-from gpuyard.evaluate.contenders import (
-    Contender,
-    Policy,
-    checked,
-    contender_of,
-    find_contenders,
-    heuristics,
-    usual_heuristics,
-)
-from gpuyard.evaluate.engine import CHOSEN_IN, Figures, Outcomes, Progress, evaluate, no_progress
-from gpuyard.evaluate.noise import drawn_noise, mean_classes, mean_figures, mean_row
+from gpuyard.evaluate.config import AUTO, USUAL_CURRENT, EvaluationConfig
+from gpuyard.evaluate.contenders import find_contenders
+from gpuyard.evaluate.engine import CHOSEN_IN, Progress, no_progress
 from gpuyard.evaluate.setting import Setting, fingerprint_of, lower_is_better
-from gpuyard.metrics.classes import class_labels, common_users, several_classes
+from gpuyard.evaluate.window_source import MOST_JOBS_FOR_SLOWER, WindowSource
+from gpuyard.native.information import informed
 from gpuyard.network.policy import LearnedPolicy
-from gpuyard.policies.family import can_run, fixed_heuristics, slower_heuristics
-from gpuyard.policies.grammar import PolicySpec
-from gpuyard.simulation.run import SimulationResult, simulate
+from gpuyard.policies.family import SLOWER_BACKFILLS
+from gpuyard.policies.grammar import PolicySpec, parse_policy
+from gpuyard.simulation.busy import BusyTest, find_margins
 from gpuyard.simulation.windows import (
-    FIGURES,
+    COLD,
     TEST_DRAWS,
     VALIDATION_DRAWS,
     HeldOutWindow,
+    Margins,
     Part,
-    WindowSet,
-    cut_windows,
+    WindowCutter,
     disjoint_equivalent,
     drawn_windows,
     overlapping,
@@ -49,10 +35,12 @@ from gpuyard.workload.generators.base import GeneratorConfig
 
 Policies = Iterable[str | PolicySpec | LearnedPolicy]
 
-BEST_ORDERS = 2
-"""How many orders are tried with the backfills that take many times as long."""
-MOST_JOBS_FOR_SLOWER = 16_384
-"""Of a window: in longer ones, with queues of tens of thousands, they would take hours."""
+TRAIN_SHARE = 2 / 3
+"""Of the windows on which heuristics are chosen."""
+TESTED_BY = ("fifo+easy", "sjf+easy")
+"""For these policies, and what runs today, the test of two starts must agree."""
+LONG_DRAW = 40
+"""Windows of the draw on which margins of draws are found."""
 
 
 def evaluate_windows(
@@ -77,16 +65,26 @@ def evaluate_windows(
     Raises:
         InputError: if a policy cannot run here, would not be compared fairly, or a part has too few jobs.
     """
-    config, simulation = config or EvaluationConfig(), simulation or SimulationConfig()
+    config, asked = config or EvaluationConfig(), simulation or SimulationConfig()
+    simulation, progress = informed(asked, workload), progress or no_progress
     lower_is_better(config.metric)
     given, placement = find_contenders(policies, config.placement, any_placement=config.any_placement)
+    cutter = WindowCutter(workload, cluster, simulation, placement)
+    current = current_policy(workload, config.current)
+    size = config.jobs_per_window
+    tested = None
+    if size is not None and not config.cold:
+        cutter.cut(config.part, count=1, jobs=size)  # refuses windows that are too long, before any work
+        progress("how busy windows must begin", 0, 1)
+        tested = _busy(cutter, cluster, simulation, config.part, current, config, size, placement)
+        progress("how busy windows must begin", 1, 1)
+    margins = COLD if tested is None else tested.margins
 
     def cut(part: Part, count: int) -> list[HeldOutWindow]:
-        jobs = config.jobs_per_window
-        return cut_windows(workload, cluster, simulation, part, count=count, jobs=jobs, placement=placement)
+        return cutter.cut(part, count=count, jobs=size, margins=margins)
 
     windows = cut(config.part, config.windows)
-    rows, size = [window.name for window in windows], len(windows[0].jobs)
+    rows, own = [window.name for window in windows], len(windows[0].own)
     setting = Setting(
         workload=workload.metadata.name,
         jobs=len(workload),
@@ -94,19 +92,97 @@ def evaluate_windows(
         cluster=cluster.model_dump(mode="json", exclude_none=True),
         information=simulation.model_dump(mode="json"),
         part=config.part,
-        kind="whole" if config.jobs_per_window is None else "windows",
+        kind="whole" if size is None else "windows",
         windows=tuple(rows),
-        jobs_per_window=size,
-        block=overlapping(rows, size),
-        disjoint=disjoint_equivalent(rows, size),
+        jobs_per_window=own,
+        block=overlapping(rows, own),
+        disjoint=disjoint_equivalent(rows, own),
         metric=config.metric,
         lower_is_better=lower_is_better(config.metric),
-        left_out=len(workload) - len(windows[0].earlier or workload),
+        left_out=len(workload) - len(cutter.jobs),
         noise_draws=config.noise_draws,
+        margins=(margins.before, margins.after),
+        starts=None if tested is None else asdict(tested),
+        guards=_guards(config),
+        asked_estimates=asked.estimates,
+        not_tried=_not_tried(config, len(windows[0].jobs)),
     )
-    source = _Windows(cluster, config, simulation, setting, windows, placement, progress or no_progress)
-    source.validation = lambda: cut(CHOSEN_IN[config.part], config.validation_windows)
-    return source.compare(given)
+    source = WindowSource(cluster, config, simulation, setting, windows, placement, progress)
+    source.choosing = lambda: _choosing(cut, config)
+    if config.whole and size is not None:
+        source.whole = lambda: cutter.cut(config.part, count=1, jobs=None, margins=Margins(margins.before))[0]
+    return source.compare(given, current)
+
+
+def current_policy(workload: Workload | None, asked: str) -> str:
+    """What runs today: as asked for, or what the log recorded, or what is usual.
+
+    Args:
+        workload: The jobs; None: they are drawn, and nothing is recorded.
+        asked: A policy's name, or ``auto``.
+    """
+    if asked != AUTO:
+        return asked
+    return "recorded" if workload is not None and has_recorded(workload) else USUAL_CURRENT
+
+
+def has_recorded(workload: Workload) -> bool:
+    """Whether a log says when its jobs started, of at least half of them."""
+    if "recorded_start_s" not in workload.frame.columns:
+        return False
+    return workload.frame["recorded_start_s"].null_count() <= len(workload) / 2
+
+
+def _not_tried(config: EvaluationConfig, jobs: int) -> tuple[str, ...]:
+    """Backfills that the family of heuristics goes without, on windows of so many jobs in all."""
+    return SLOWER_BACKFILLS if config.all_heuristics and jobs > MOST_JOBS_FOR_SLOWER else ()
+
+
+def _guards(config: EvaluationConfig) -> dict[str, float]:
+    return {name: getattr(config, name) for name in GuardConfig.model_fields}
+
+
+def _busy(
+    cutter: WindowCutter,
+    cluster: Cluster,
+    simulation: SimulationConfig,
+    part: Part,
+    current: str,
+    config: EvaluationConfig,
+    jobs: int,
+    placement: str,
+) -> BusyTest:
+    names = dict.fromkeys((*TESTED_BY, current) if simulation.estimates != "none" else ("fifo+greedy",))
+    policies = []
+    for name in names:
+        try:
+            spec = parse_policy(name)
+        except InputError:  # a model, or what the log recorded
+            continue
+        policies.append(PolicySpec(spec.order, spec.backfill, spec.admission, placement))
+    return find_margins(
+        cutter,
+        cluster,
+        simulation,
+        part,
+        [spec for spec in policies if not (spec.is_optimised or spec.preempts)],
+        jobs=jobs,
+        placement=placement,
+        metric=config.metric,
+        threads=config.threads,
+    )
+
+
+def _choosing(
+    cut: Callable[[Part, int], list[HeldOutWindow]], config: EvaluationConfig
+) -> list[HeldOutWindow]:
+    """Windows of other parts, on which heuristics are chosen."""
+    parts = CHOSEN_IN[config.part]
+    if len(parts) == 1:
+        return cut(parts[0], config.choosing_windows)
+    first = max(1, round(TRAIN_SHARE * config.choosing_windows))
+    counts = (first, max(1, config.choosing_windows - first))
+    return [window for part, count in zip(parts, counts, strict=True) for window in cut(part, count)]
 
 
 def evaluate_draws(
@@ -131,196 +207,64 @@ def evaluate_draws(
     Raises:
         InputError: if a policy cannot run here, or would not be compared fairly.
     """
-    config, simulation = config or EvaluationConfig(), simulation or SimulationConfig()
+    config, asked = config or EvaluationConfig(), simulation or SimulationConfig()
     if config.jobs_per_window is not None:
         generator = generator.model_copy(update={"jobs": config.jobs_per_window})
     given, placement = find_contenders(policies, config.placement, any_placement=config.any_placement)
     first = TEST_DRAWS if config.first_draw is None else config.first_draw
+    current = current_policy(None, config.current)
+    some = generator.model_copy(update={"seed": first}).generate().workload
+    known = informed(asked, some)
+    tested = None
+    if not config.cold and generator.is_steady:
+        tested = _busy_draws(generator, cluster, known, current, config, placement)
+    margins = COLD if tested is None else tested.margins
 
     def runnable(drawn: Sequence[HeldOutWindow]) -> list[HeldOutWindow]:
-        return [without_oversize(one, cluster, simulation, placement) for one in drawn]
+        return [without_oversize(one, cluster, known, placement) for one in drawn]
 
-    drawn = drawn_windows(generator, first, config.windows)
+    drawn = drawn_windows(generator, first, config.windows, margins)
     windows = runnable(drawn)
-    seeds = tuple(window.name for window in windows)
     setting = Setting(
         workload=generator.name,
         jobs=0,
         fingerprint=fingerprint_of(drawn[0].jobs),
         cluster=cluster.model_dump(mode="json", exclude_none=True),
-        information=simulation.model_dump(mode="json"),
+        information=known.model_dump(mode="json"),
         part=config.part,
         kind="draws",
-        windows=seeds,
-        jobs_per_window=len(drawn[0].jobs),
+        windows=tuple(window.name for window in windows),
+        jobs_per_window=len(drawn[0].own),
         block=1,
         disjoint=float(len(windows)),
         metric=config.metric,
         lower_is_better=lower_is_better(config.metric),
-        left_out=sum(len(one.jobs) for one in drawn) - sum(len(one.jobs) for one in windows),
+        left_out=sum(len(one.own) for one in drawn) - sum(len(one.own) for one in windows),
         noise_draws=config.noise_draws,
+        margins=(margins.before, margins.after),
+        starts=None if tested is None else asdict(tested),
+        guards=_guards(config),
+        asked_estimates=asked.estimates,
+        not_tried=_not_tried(config, len(windows[0].jobs)),
     )
-    source = _Windows(cluster, config, simulation, setting, windows, placement, progress or no_progress)
-    source.validation = lambda: runnable(
-        drawn_windows(generator, VALIDATION_DRAWS, config.validation_windows)
+    source = WindowSource(cluster, config, known, setting, windows, placement, progress or no_progress)
+    source.choosing = lambda: runnable(
+        drawn_windows(generator, VALIDATION_DRAWS, config.choosing_windows, margins)
     )
-    return source.compare(given)
+    return source.compare(given, current)
 
 
-@dataclass
-class _Outcome:
-    """What one policy did on one window, as far as it is kept."""
-
-    row: dict[str, Any]
-    classes: pl.DataFrame
-    jobs: pl.DataFrame | None
-    schedule: pl.DataFrame | None
-
-
-class _Windows:
-    """Windows of a log or draws of a generator, as a source of the engine."""
-
-    validation: Callable[[], list[HeldOutWindow]]
-    """Windows on which the best heuristic is chosen."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        config: EvaluationConfig,
-        simulation: SimulationConfig,
-        setting: Setting,
-        windows: Sequence[HeldOutWindow],
-        placement: str,
-        progress: Progress,
-    ) -> None:
-        self.setting = setting
-        self._cluster, self._config, self._simulation = cluster, config, simulation
-        self._noises = drawn_noise(simulation, config.noise_draws)
-        self._windows, self._placement, self._progress = windows, placement, progress
-        self._threads = config.threads or available_cores()
-
-    def compare(self, given: Sequence[Contender]) -> Comparison:
-        checked_ones = [self._checked(one) for one in given]
-        config = self._config
-        return evaluate(self, checked_ones, against=config.against, all_heuristics=config.all_heuristics)
-
-    def contender(self, name: str) -> Contender:
-        found, _ = find_contenders([name], self._placement, any_placement=self._config.any_placement)
-        return self._checked(found[0])
-
-    def _checked(self, contender: Contender) -> Contender:
-        jobs = self._windows[0].jobs
-        return checked(contender, jobs, self._cluster, self._simulation, transfer=self._config.transfer)
-
-    def usual(self) -> list[Contender]:
-        names = usual_heuristics(self._simulation) if self._config.usual else ()
-        return [one for one in heuristics(names, self._placement, "usual") if self._can_run(one.policy)]
-
-    def family(self) -> list[Contender]:
-        specs = fixed_heuristics(self._cluster, self._simulation, self._placement)
-        return [contender_of(spec, "family") for spec in specs if self._can_run(spec)]
-
-    def _can_run(self, policy: Policy) -> bool:
-        return isinstance(policy, PolicySpec) and can_run(
-            self._windows[0].jobs, self._cluster, policy, self._simulation
-        )
-
-    def slower(self, ranked: Sequence[str]) -> list[Contender]:
-        """The best orders with the backfills that take many times as long."""
-        some = self._validation_windows[0].jobs
-        if len(some) > MOST_JOBS_FOR_SLOWER:
-            return []
-        orders = list(dict.fromkeys(name.partition("+")[0] for name in ranked))[:BEST_ORDERS]
-        found = slower_heuristics(orders, some, self._cluster, self._simulation, self._placement)
-        return [contender_of(spec, "family") for spec in found]
-
-    @cached_property
-    def _validation_windows(self) -> list[HeldOutWindow]:
-        return self.validation()
-
-    # --- Fixed heuristics, for few metrics ---
-
-    def figures(self, contenders: Sequence[Contender], stage: str, *, validation: bool = False) -> Figures:
-        windows = self._validation_windows if validation else self._windows
-        specs = [one.policy for one in contenders if isinstance(one.policy, PolicySpec)]
-        if self._config.metric in FIGURES and not any(spec.is_optimised for spec in specs):
-            return mean_figures(
-                [self._native_figures(windows, specs, stage, number) for number in range(len(self._noises))]
-            )
-        tasks = [(one, window) for one in contenders for window in windows]
-        rows = [outcome.row for outcome in self._run_all(tasks, stage, keep=False)]
-        names = (*FIGURES, self._config.metric)
-        return {
-            spec.name: {
-                name: np.array([row[name] for row in rows if row["policy"] == spec.name], dtype=np.float64)
-                for name in names
-            }
-            for spec in specs
-        }
-
-    def _native_figures(
-        self, windows: Sequence[HeldOutWindow], specs: Sequence[PolicySpec], stage: str, noise: int
-    ) -> dict[str, dict[str, Any]]:
-        """The same under one draw of the noise, many policies at once."""
-        prepared = WindowSet(windows, self._cluster, self._noises[noise], self._placement)
-        before, total = noise * len(windows), len(self._noises) * len(windows)
-        found = prepared.run(
-            specs, threads=self._threads, progress=lambda done: self._progress(stage, before + done, total)
-        )
-        return {spec.name: dict(figures) for spec, figures in zip(specs, found, strict=True)}
-
-    # --- All metrics, for the policies that are shown ---
-
-    def _run_all(
-        self, tasks: Sequence[tuple[Contender, HeldOutWindow]], stage: str, *, keep: bool
-    ) -> list[_Outcome]:
-        users = common_users(window.jobs.frame for window in self._windows)
-        labels = {w.name: class_labels(w.jobs.frame, users) for w in self._windows} if keep else {}
-        names = [window.name for window in self._windows]
-        rows = len({one.name for one, _ in tasks}) * self.setting.jobs_per_window
-        kept = frames.kept_windows(names, rows) if keep and self._config.keep_jobs else set()
-
-        def run(task: tuple[Contender, HeldOutWindow]) -> _Outcome:
-            one, window = task
-            results = [self._simulate(one, window, noise) for noise in self._noises]
-            row = mean_row([frames.window_row(one.name, window.name, each.metrics()) for each in results])
-            if not keep:
-                return _Outcome(row, pl.DataFrame(), None, None)
-            known = labels[window.name]
-            classes = [frames.class_frame(one.name, window.name, each, known) for each in results]
-            jobs = frames.with_names(one.name, window.name, frames.job_frame(results[0]))
-            return _Outcome(
-                row,
-                mean_classes(classes),
-                jobs if window.name in kept else None,
-                results[0].table() if window.name == names[0] else None,
-            )
-
-        outcomes = []
-        with ThreadPoolExecutor(self._threads) as pool:
-            for outcome in pool.map(run, tasks):
-                outcomes.append(outcome)
-                self._progress(stage, len(outcomes), len(tasks))
-        return outcomes
-
-    def _simulate(self, one: Contender, window: HeldOutWindow, noise: SimulationConfig) -> SimulationResult:
-        policy = one.policy
-        predicts = policy.predicts if isinstance(policy, PolicySpec) else policy.base.predicts
-        looks_back = self._simulation.estimates == "history" or predicts
-        history = window.history() if looks_back else None
-        return simulate(window.jobs, self._cluster, policy, noise, history=history)
-
-    def run(self, contenders: Sequence[Contender], stage: str) -> Outcomes:
-        tasks = [(one, window) for one in contenders for window in self._windows]
-        outcomes = self._run_all(tasks, stage, keep=True)
-        jobs = [outcome.jobs for outcome in outcomes if outcome.jobs is not None]
-        return Outcomes(
-            rows=[outcome.row for outcome in outcomes],
-            classes=several_classes(pl.concat([outcome.classes for outcome in outcomes])),
-            jobs=pl.concat(jobs) if jobs else None,
-            schedules={
-                str(outcome.row["policy"]): outcome.schedule
-                for outcome in outcomes
-                if outcome.schedule is not None
-            },
-        )
+def _busy_draws(
+    generator: GeneratorConfig,
+    cluster: Cluster,
+    simulation: SimulationConfig,
+    current: str,
+    config: EvaluationConfig,
+    placement: str,
+) -> BusyTest:
+    """What margins draws need, found on one long draw."""
+    jobs = generator.jobs
+    long = generator.model_copy(update={"jobs": LONG_DRAW * jobs, "seed": VALIDATION_DRAWS - 1})
+    settings = simulation.model_copy(update={"oversize": "drop"})
+    cutter = WindowCutter(long.generate().workload, cluster, settings, placement)
+    return _busy(cutter, cluster, settings, "all", current, config, jobs, placement)

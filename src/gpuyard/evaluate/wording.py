@@ -8,6 +8,7 @@ from gpuyard.evaluate.bootstrap import Difference
 from gpuyard.evaluate.comparison import Comparison, Loser
 from gpuyard.evaluate.findings import Finding, findings, who_loses
 from gpuyard.evaluate.setting import Setting
+from gpuyard.metrics.guards import ALL, BrokenLimit
 from gpuyard.units import metric_label, metric_text, number, plural
 
 MOST_LOSERS = 5
@@ -120,7 +121,9 @@ def reference_role(comparison: Comparison) -> str:
 def where_chosen(comparison: Comparison) -> str:
     """Where the reference was chosen, and by which metric if it is not the one that is told."""
     setting, these = comparison.setting, _these(comparison.setting)
-    where = f"{these} of the train part" if setting.part == "validation" else f"validation {these}"
+    where = f"earlier {these}" if setting.part == "test" else f"{these} of another part"
+    if setting.kind == "episodes":
+        where = f"validation {these}"
     if setting.kind == "draws":
         where = "other draws"
     return f"{where} by {metric_label(comparison.evaluated_by)}" if comparison.evaluated_by else where
@@ -130,6 +133,14 @@ def class_words(loser: Loser) -> str:
     """A class of jobs in words: ``jobs of 9-16 GPUs``."""
     words = CLASS_WORDS[loser.by].format(loser.name or "(none)")
     return words.removesuffix("s") if (loser.by, loser.name) == ("gpus", "1") else words
+
+
+def limit_in_words(broken: BrokenLimit) -> str:
+    """``jobs of 5-8 GPUs would wait 144 d (99th percentile), 6 d 3 h today``."""
+    who = "jobs" if broken.by == ALL else CLASS_WORDS[broken.by].format(broken.name or "(none)")
+    which = "99th percentile" if broken.metric == "p99_wait_s" else "at most"
+    own, today = (metric_text(broken.metric, one) for one in (broken.own, broken.other))
+    return f"{who} would wait {own} ({which}), {today} today"
 
 
 def one_of(setting: Setting) -> str:
@@ -213,7 +224,8 @@ class _Words:
 
     def beside(self, found: Finding) -> str:
         parts = [self._beside_one(metric, one) for metric, one in found.numbers.items()]
-        return f"Other metrics, {self._label(found.policies[0])}: {'; '.join(parts)}."
+        where = f" in the whole {self._part()}" if self._comparison.whole is not None else ""
+        return f"Other metrics{where}, {self._label(found.policies[0])}: {'; '.join(parts)}."
 
     def _beside_one(self, metric: str, found: Difference) -> str:
         notation, interval = self._notation, self._notation.interval(found)
@@ -222,14 +234,83 @@ class _Words:
         own, other = notation.value(metric, found.own), notation.value(metric, found.other)
         return f"{metric_label(metric)} {own} against {other}{told}"
 
-    def by_window(self, found: Finding) -> str:
-        numbers, change = found.numbers, self._notation.change
-        one = self._these.removesuffix("s")
+    def verdict(self, found: Finding) -> str:
+        """Whether to use a policy, in the first words."""
+        numbers, (policy, other) = found.numbers, found.policies
+        label, reason = self._label(policy), _REASONS[numbers["advice"]](self, found)
+        gain = self._gain(numbers["difference"], other)
+        whole = numbers["whole"]
+        beside = "" if whole is None else f"; {self._in_one_go(whole)}"
+        return f"{label}: {reason} {gain}{beside}."
+
+    def _gain(self, difference: Difference, other: str) -> str:
+        metric = metric_label(self._setting.metric)
+        notation = self._notation
+        means = " against ".join(
+            notation.value(self._setting.metric, one) for one in (difference.own, difference.other)
+        )
+        return f"{metric.capitalize()} is {self._against(difference, other)}, mean {means}"
+
+    def _in_one_go(self, whole: Difference) -> str:
+        metric, notation = self._setting.metric, self._notation
+        own, other = (notation.value(metric, one) for one in (whole.own, whole.other))
+        change = notation.change(whole.ratio)
+        return f"the whole {self._part()} replayed in one go: {own} against {other} ({change})"
+
+    def _part(self) -> str:
+        return "log" if self._setting.part == "all" else f"{self._setting.part} part"
+
+    def _disagrees(self, found: Finding) -> str:
+        whole = found.numbers["whole"]
         return (
-            f"{one.capitalize()} by {one}, {self._label(found.policies[0])}: ahead in "
-            f"{numbers['ahead']:,} of {numbers['windows']:,} {self._these}, behind in {numbers['behind']:,}; "
-            f"{change(numbers['median'])} in the median one; without the one that favours it most, the means "
-            f"are {change(numbers['without_best'])} apart."
+            f"unclear. Windows and the whole {self._part()} replayed in one go disagree "
+            f"({self._notation.change(found.numbers['difference'].ratio)} and "
+            f"{self._notation.change(whole.ratio)})."
+        )
+
+    def _limits(self, found: Finding) -> str:
+        worst: BrokenLimit = found.numbers["broken"][0]
+        more = len(found.numbers["broken"]) - 1
+        others = f" {plural(more, 'more limit')} on waits would be broken." if more else ""
+        return f"not recommended: {limit_in_words(worst)}.{others} Without that:"
+
+    def _unknowable(self, found: Finding) -> str:
+        return (
+            f"an upper bound, no recommendation: policies knew run times as no scheduler does "
+            f"(estimates {self._setting.estimates})."
+        )
+
+    def rival(self, found: Finding) -> str:
+        rival = found.policies[-1]
+        own = [f"{self._label(name)} is {self._against(one, rival)}" for name, one in found.numbers.items()]
+        said = f": {'; '.join(own)}" if own else ""
+        return f"{self._label(rival)} was the best fixed heuristic on {where_chosen(self._comparison)}{said}."
+
+    def starts(self, found: Finding) -> str:
+        numbers = found.numbers
+        text = (
+            f"Windows begin on a busy cluster: {numbers['before']:,} jobs run before each under the same "
+            f"policy and {numbers['after']:,} arrive after it; neither count."
+        )
+        if numbers.get("agrees", True):
+            return text
+        gap = self._notation.change(numbers["gap"])
+        return (
+            f"{text} Even so figures depend on how full the cluster begins (after a jam {gap}): it hardly "
+            "catches up with these jobs. Go by the replay of the whole part."
+        )
+
+    def not_tried(self, found: Finding) -> str:
+        names = " and ".join(found.numbers["backfills"])
+        return (
+            f"No fixed heuristic was tried with {names}, which would take minutes on windows of so many "
+            "jobs; name such a policy to see it."
+        )
+
+    def cold(self, found: Finding) -> str:
+        return (
+            "Windows begin with an empty cluster and end by draining it, as was asked for: on a running "
+            "cluster waits are longer."
         )
 
     def hindsight(self, found: Finding) -> str:
@@ -321,7 +402,11 @@ _SENTENCES: Mapping[str, Callable[[_Words, Finding], str]] = {
     "ties": _Words.ties,
     "compared": _Words.compared,
     "beside": _Words.beside,
-    "by-window": _Words.by_window,
+    "verdict": _Words.verdict,
+    "rival": _Words.rival,
+    "starts": _Words.starts,
+    "cold": _Words.cold,
+    "not-tried": _Words.not_tried,
     "hindsight": _Words.hindsight,
     "against-hindsight": _Words.against_hindsight,
     "one-window": _Words.one_window,
@@ -333,4 +418,14 @@ _SENTENCES: Mapping[str, Callable[[_Words, Finding], str]] = {
     "left-out": _Words.left_out,
     "unfinished": _Words.unfinished,
     "losers": _Words.losers,
+}
+
+_REASONS: Mapping[str, Callable[[_Words, Finding], str]] = {
+    "recommended": lambda words, found: "recommended.",
+    "limits": _Words._limits,
+    "disagrees": _Words._disagrees,
+    "unknowable": _Words._unknowable,
+    "worse": lambda words, found: "not recommended.",
+    "no gain": lambda words, found: "not recommended, no clear gain.",
+    "unclear": lambda words, found: "unclear.",
 }

@@ -71,6 +71,7 @@ register("train-preset", "demo")(
         {
             "environment": {
                 "generator": {"preset": "demo", "jobs": 256, "load": 2.5},
+                "estimates": "exact",
                 "base_policy": "wspt+easy",
                 "window": 32,
                 "tokens": "classes",

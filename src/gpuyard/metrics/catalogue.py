@@ -19,6 +19,7 @@ from gpuyard.metrics.tariff import Tariff, parse_tariff
 from gpuyard.native.schedule import Schedule
 from gpuyard.registry import register, registered
 from gpuyard.workload import Workload
+from gpuyard.workload.schema import microseconds
 
 Value = float | int | None
 Price = float | str | Tariff
@@ -83,6 +84,7 @@ def compute_metrics(
     *,
     price_per_kwh: Price | None = None,
     config: SimulationConfig | None = None,
+    measured: range | None = None,
 ) -> dict[str, Value]:
     """Every metric of a schedule.
 
@@ -93,6 +95,9 @@ def compute_metrics(
         price_per_kwh: Price of energy, in any currency, or prices by hour of the day, as ``parse_tariff``
             takes them; without it ``energy_cost`` is None.
         config: Settings of the simulation; without them nodes do not sleep.
+        measured: Rows of the workload that count; the others only keep the cluster busy. Use of the cluster
+            is then that between the first and the last submit of these rows, by all jobs; makespan,
+            throughput and energy, which no stretch of time has alone, are None.
 
     Returns:
         Values by name; None where the inputs do not tell, such as energy without watts.
@@ -100,11 +105,55 @@ def compute_metrics(
     Raises:
         InputError: for a price that cannot be read.
     """
+    if measured is not None and measured != range(len(workload)):
+        return _measured_metrics(workload, cluster, schedule, measured)
     tariff = None if price_per_kwh is None else parse_tariff(price_per_kwh)
     jobs, system = join(workload, cluster, schedule)
     energy = Energy(system, config.sleep_after_s if config else None, workload.metadata.epoch_s)
     outcome = Outcome(jobs, system, energy, tariff)
     return {name: entry.compute(outcome) for name, entry in metrics().items()}
+
+
+_OF_THE_STRETCH = (
+    "gpu_utilization",
+    "flops_utilization",
+    "cpu_utilization",
+    "memory_utilization",
+    "load_imbalance",
+    "fragmentation",
+    "mean_queue_length",
+)
+"""Metrics that are of all jobs while those that count are submitted."""
+_OF_WHOLE_RUNS = (
+    "makespan_s",
+    "throughput_jobs_per_h",
+    "energy_kwh",
+    "energy_cost",
+    "energy_per_job_kwh",
+    "asleep_node_h",
+)
+"""Metrics that a stretch of a run does not have."""
+
+
+def _measured_metrics(
+    workload: Workload, cluster: Cluster, schedule: Schedule, measured: range
+) -> dict[str, Value]:
+    """Metrics of some of the jobs, with the cluster as all of them use it."""
+    jobs, system = join(workload, cluster, schedule)
+    entries = np.flatnonzero((schedule.job >= measured.start) & (schedule.job < measured.stop))
+    frame = workload.frame[measured.start : measured.stop]
+    due = len(frame) - frame["deadline_s"].null_count()
+    own = Outcome(jobs.subset(entries, submitted=len(frame), deadlines=due), system, Energy(system))
+    submit_us = microseconds(frame["submit_s"])
+    stretch = join(workload, cluster, schedule, (int(submit_us[0]), int(submit_us[-1])))
+    everyone = Outcome(*stretch, Energy(stretch[1]))
+    values: dict[str, Value] = {}
+    for name, entry in metrics().items():
+        if name in _OF_WHOLE_RUNS:
+            values[name] = None
+        else:
+            values[name] = entry.compute(everyone if name in _OF_THE_STRETCH else own)
+    return values
 
 
 def compute_breakdown(workload: Workload, cluster: Cluster, schedule: Schedule, by: str) -> pl.DataFrame:

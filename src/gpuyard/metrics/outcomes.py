@@ -20,6 +20,7 @@ Flags = NDArray[np.bool_]
 
 BOUND_S = 10.0
 """Run times below 10 s count as 10 s in the bounded slowdown, so that tiny jobs do not rule its mean."""
+_TIMES = ("taken_us", "begin_us", "stop_us", "released_us")
 QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 
@@ -190,8 +191,19 @@ class System:
         )
 
 
-def join(workload: Workload, cluster: Cluster, schedule: Schedule) -> tuple[JobOutcomes, System]:
-    """Join a schedule with the jobs and the cluster that it is a schedule of."""
+def join(
+    workload: Workload, cluster: Cluster, schedule: Schedule, within: tuple[int, int] | None = None
+) -> tuple[JobOutcomes, System]:
+    """Join a schedule with the jobs and the cluster that it is a schedule of.
+
+    Args:
+        workload: The jobs.
+        cluster: What they ran on.
+        schedule: When and where.
+        within: Only what happened between these times counts, in microseconds, as far as it is held or
+            waited for: ``queued_s``, GPUs, CPUs and memory held, and the system. Waits and completion times
+            are whole.
+    """
     frame = workload.frame
     ran = frame if np.array_equal(schedule.job, np.arange(len(frame))) else frame[schedule.job]
     nodes = _nodes(cluster)
@@ -200,7 +212,10 @@ def join(workload: Workload, cluster: Cluster, schedule: Schedule) -> tuple[JobO
     gpu_milli = ran["gpu_milli"].to_numpy().astype(np.int32, copy=False)
     pieces = schedule.pieces()
     user = _codes(ran["user"])
-    jct_us = schedule.end_us - submit_us
+    jct_us = stay_us = schedule.end_us - submit_us
+    if within is not None:
+        pieces = clipped(pieces, *within)
+        stay_us = np.clip(schedule.end_us, *within) - np.clip(submit_us, *within)
     active = _core.users_active(user, submit_us, schedule.end_us)
     deadline_us = np.rint(ran["deadline_s"].fill_null(-np.inf).to_numpy() * 1e6)
     completed = schedule.status == STATUS_NAMES.index("completed")
@@ -208,7 +223,7 @@ def join(workload: Workload, cluster: Cluster, schedule: Schedule) -> tuple[JobO
         submitted=len(frame),
         deadlines=len(frame) - frame["deadline_s"].null_count(),
         wait_s=(schedule.start_us - submit_us) / 1e6,
-        queued_s=(jct_us - _per_job(pieces, pieces.released_us - pieces.taken_us, len(ran))) / 1e6,
+        queued_s=(stay_us - _per_job(pieces, pieces.released_us - pieces.taken_us, len(ran))) / 1e6,
         jct_s=jct_us / 1e6,
         slowdown=jct_us / duration_us,
         bounded_slowdown=bounded_slowdown(jct_us, duration_us, BOUND_S * 1e6),
@@ -223,7 +238,24 @@ def join(workload: Workload, cluster: Cluster, schedule: Schedule) -> tuple[JobO
         backfilled=schedule.backfilled,
     )
     from_us, to_us = (int(submit_us.min()), int(schedule.end_us.max())) if len(schedule) else (0, 0)
+    from_us, to_us = within or (from_us, to_us)
     return jobs, System(nodes, schedule, pieces, gpu_milli[pieces.entry], from_us, to_us)
+
+
+def clipped(runs: Runs, from_us: int, to_us: int) -> Runs:
+    """Runs as far as they lie between two times, without those that lie outside."""
+    times = {name: np.clip(getattr(runs, name), from_us, to_us) for name in _TIMES}
+    inside = times["released_us"] > times["taken_us"]
+    counts = np.diff(runs.node_offset)
+    held = np.repeat(inside, counts)
+    of_runs = ("entry", "ending", "restore_us", "lost_us", "gpu_index")
+    return Runs(
+        **{name: values[inside] for name, values in times.items()},
+        **{name: getattr(runs, name)[inside] for name in of_runs},
+        node_offset=np.concatenate([[0], np.cumsum(counts[inside])]).astype(np.int64),
+        node=runs.node[held],
+        node_gpus=runs.node_gpus[held],
+    )
 
 
 def _codes(names: pl.Series) -> NDArray[np.int32]:

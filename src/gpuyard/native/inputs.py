@@ -11,6 +11,7 @@ from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError, setting
+from gpuyard.native.information import informed
 from gpuyard.policies.base import Policy
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.policies.heuristics import Order
@@ -74,6 +75,7 @@ def prepare(
             jobs that
             can never run on the cluster unless they are to be dropped.
     """
+    config = informed(config, workload)
     spec = policy.rules
     check_supported(workload, cluster, spec, config)
     sees_all = spec is None or for_learning

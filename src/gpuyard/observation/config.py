@@ -1,7 +1,7 @@
 """Settings of an environment (docs/contract/mdp.md). Defaults live here and nowhere else."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -9,6 +9,9 @@ from gpuyard import _core
 from gpuyard.config import Estimates, PositiveSeconds, Seed, SimulationConfig, refusal
 from gpuyard.errors import InputError
 from gpuyard.registry import suggest
+
+if TYPE_CHECKING:
+    from gpuyard.workload import Workload
 
 Kind = Literal["select-job", "select-job-and-pool", "select-host", "rank-hosts", "accept-or-skip"]
 HOST_KINDS = ("select-host", "rank-hosts")
@@ -112,7 +115,7 @@ class EnvConfig(BaseModel):
             raise ValueError(
                 "versus_baseline has no predictions of its own and cannot be combined with estimates history"
             )
-        if self.estimates is not None and self.simulation.estimates not in ("exact", self.estimates):
+        if self.estimates is not None and self.simulation.estimates not in ("auto", "exact", self.estimates):
             raise ValueError(
                 f"estimates is {self.estimates}, but simulation.estimates {self.simulation.estimates}"
             )
@@ -124,6 +127,20 @@ class EnvConfig(BaseModel):
         if self.estimates is None:
             return self.simulation
         return self.simulation.model_copy(update={"estimates": self.estimates})
+
+    def informed(self, workload: "Workload") -> "EnvConfig":
+        """The same for these jobs: what ``estimates = auto`` means with them is filled in.
+
+        Raises:
+            InputError: if that does not go with the other settings.
+        """
+        from gpuyard.native.information import informed  # which loads the core
+
+        known = informed(self.simulated, workload).estimates
+        if known == self.simulated.estimates:
+            return self
+        simulation = self.simulation.model_copy(update={"estimates": known})
+        return read_settings({**dict(self), "estimates": None, "simulation": simulation})
 
     def window_of(self, kind: str) -> int:
         """Rows of waiting jobs."""

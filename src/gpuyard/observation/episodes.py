@@ -39,6 +39,10 @@ class WindowedJobs:
     end: int
     jobs: int
 
+    def sample(self) -> tuple[Workload, Cluster]:
+        """Jobs and cluster of the kind that episodes have: all of them."""
+        return self.workload, self.cluster
+
 
 @dataclass(frozen=True)
 class DrawnJobs:
@@ -53,6 +57,10 @@ class DrawnJobs:
     generator: GeneratorConfig
     cluster: Cluster | None
     seeds: tuple[int, ...] | None
+
+    def sample(self) -> tuple[Workload, Cluster]:
+        """Jobs and cluster of the kind that episodes have: the first draw."""
+        return self.draw(self.seeds[0] if self.seeds else 0)
 
     def draw(self, seed: int) -> tuple[Workload, Cluster]:
         """The episode of a seed."""

@@ -50,6 +50,7 @@ register("env-preset", "bursty-8gpu")(
         ("select-job",),
         {
             "generator": "bursty-8gpu",
+            "estimates": "exact",
             "base_policy": "fifo+greedy",
             "window": 50,
             "step_mode": "event",
@@ -74,6 +75,7 @@ for _jobs in (128, 256, 1024):
             ("select-job",),
             {
                 "generator": {"preset": "lublin", "jobs": _jobs},
+                "estimates": "exact",
                 "cluster": "256x1",
                 "base_policy": "fifo",
                 "window": 128,
@@ -90,6 +92,7 @@ register("env-preset", "host-farm")(
         ("select-host", "rank-hosts"),
         {
             "generator": {"preset": "host-farm", "jobs": 600},
+            "estimates": "exact",
             "base_policy": "fifo+greedy/first-available",
             "window": 1,
             "step_mode": "tick",

@@ -70,22 +70,14 @@ class EnvModel:
 
     def __init__(self, kind: str, config: EnvConfig, source: Source) -> None:
         self.kind = kind
-        self.config = config
         self.source = source
+        workload, self.cluster = source.sample()
+        self.config = config = config.informed(workload)
         self.policy = acting_policy(config.base_policy_of(kind), kind)
         _check(kind, config, self.policy)
         self._drawn: dict[int, _core.EpisodeTable] = {}  # episodes that come up again
-        sample = source.cluster
-        if isinstance(source, DrawnJobs):
-            first = source.seeds[0] if source.seeds else 0
-            workload, sample = source.draw(first)
-            sampled = self._prepare(workload, sample)
-        else:
-            sampled = self._prepare(source.workload, source.cluster)
-        assert sample is not None
-        self.cluster = sample
-        self.inputs = sampled
-        self.spec = self._core_spec(sampled, sample)
+        self.inputs = sampled = self._prepare(workload, self.cluster)
+        self.spec = self._core_spec(sampled, self.cluster)
         self._table = None
         if isinstance(source, WindowedJobs):
             self._table = _core.EpisodeTable(sampled.cluster, sampled.jobs, self.spec)

@@ -14,6 +14,7 @@ from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.metrics.catalogue import Price, compute_breakdown, compute_metrics
+from gpuyard.native.information import informed
 from gpuyard.native.inputs import CoreInputs, Ints, prepare
 from gpuyard.native.schedule import Downtime, Runs, Schedule
 from gpuyard.policies.base import Decider, Policy, ReplayingPolicy, as_policy
@@ -105,7 +106,7 @@ def simulate(
     _check_kinds(workload, policy)
     cluster = parse_cluster(cluster) if isinstance(cluster, str) else cluster
     acting = as_policy(find_policy(policy) if isinstance(policy, str) else policy)
-    config = config or SimulationConfig()
+    config = informed(config or SimulationConfig(), workload)
     began = time.perf_counter()
     inputs, arrays, counters = _run(workload, cluster, acting, config, history, progress)
     schedule = _schedule(inputs, arrays)

@@ -1,70 +1,104 @@
-"""Windows of a workload that are held out of something, on which policies are run by the hundred.
+"""Windows of a workload that are held out of something, on a cluster that is busy before and after them.
 
-A window begins with an empty cluster. Predictions from history begin with the jobs of the workload that would
-have ended by then, had they started when they were submitted, as in environments (docs/contract/mdp.md).
+The jobs before a window run under the same policy first, those after it arrive while its own jobs wait and
+run; only its own jobs count (docs/contract/windows.md). Predictions from history begin with the jobs of the
+workload that would have ended before the first of all these, had they started when they were submitted.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from copy import copy
-from dataclasses import dataclass, field, replace
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from gpuyard import _core
 from gpuyard.cluster.model import Cluster
-from gpuyard.config import Part as Part  # named here by those who cut windows, available_cores
-from gpuyard.config import SimulationConfig, available_cores
+from gpuyard.config import Part as Part  # named here by those who cut windows
+from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError, setting
-from gpuyard.metrics.outcomes import bounded_slowdown
-from gpuyard.native.inputs import CoreInputs, Past, past_jobs, prepare
-from gpuyard.policies.grammar import PolicySpec, parse_policy
+from gpuyard.native.inputs import prepare
+from gpuyard.policies.grammar import parse_policy
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
-from gpuyard.workload.schema import microseconds
 from gpuyard.workload.shaping.derive import derived
 from gpuyard.workload.shaping.slices import split_by_time
 
 PARTS: tuple[Part, ...] = ("train", "validation", "test", "all")
-Figures = dict[str, NDArray[np.float64]]
-"""Metrics by name, one value a window."""
-
-FIGURES = ("mean_bounded_slowdown", "mean_slowdown", "mean_wait_s", "mean_jct_s", "p99_wait_s", "max_wait_s")
 VALIDATION_DRAWS = 2**62
 """Seed of the first draw of a generator that is held out of training, which never comes near it by chance."""
 TEST_DRAWS = VALIDATION_DRAWS + 10**6
 """Seed of the first draw that is held out of validation too."""
-MOST_KEPT_PAST = 50_000
-"""Histories of more jobs than this are made anew for every run: they would fill the memory."""
+
+
+@dataclass(frozen=True)
+class Margins:
+    """How many jobs keep the cluster busy around a window.
+
+    Attributes:
+        before: Jobs that run before its own ones, at most.
+        after: Jobs that arrive after them, at most.
+    """
+
+    before: int = 0
+    after: int = 0
+
+
+COLD = Margins()
+"""Windows begin with an empty cluster and end when the last of their own jobs does."""
 
 
 @dataclass(frozen=True)
 class HeldOutWindow:
-    """Some jobs in a row.
+    """Some jobs in a row, with those before and after them that keep the cluster busy.
 
     Attributes:
-        name: Its first row, counted without jobs that can never run, or the seed of a draw.
-        jobs: Its jobs, the first at 0.
+        name: The row of its first own job, counted without jobs that can never run, or the seed of a draw.
+        jobs: All of its jobs, the first at 0.
+        own: Which of them count.
         earlier: All jobs that the window was cut from, without those that can never run; None: there are
             none before it.
     """
 
     name: int
     jobs: Workload
+    own: range
     earlier: Workload | None = None
 
+    @property
+    def first(self) -> int:
+        """The row of the first of all its jobs, in ``earlier``."""
+        return self.name - self.own.start
+
     def history(self) -> Workload | None:
-        """Jobs that would have ended before the window begins; None if there is none."""
-        if self.earlier is None or self.name < 1:
+        """Jobs that would have ended before the first of its jobs came; None if there is none."""
+        if self.earlier is None or self.first < 1:
             return None
-        begin_s = self.earlier.frame["submit_s"][self.name]
-        before = self.earlier.frame[: self.name].filter(pl.col("submit_s") + pl.col("duration_s") <= begin_s)
-        return derived(self.earlier, before, "before", {"row": self.name}) if before.height else None
+        begin_s = self.earlier.frame["submit_s"][self.first]
+        before = self.earlier.frame[: self.first].filter(pl.col("submit_s") + pl.col("duration_s") <= begin_s)
+        return derived(self.earlier, before, "before", {"row": self.first}) if before.height else None
+
+    def shortened(self, jobs: int) -> "HeldOutWindow":
+        """The same with so many jobs less after it."""
+        settings: dict[str, JsonValue] = {"jobs": jobs}
+        frame = self.jobs.frame[: len(self.jobs) - jobs]
+        return replace(self, jobs=derived(self.jobs, frame, "shorten", settings))
+
+    def saturated(self, backlog: int) -> "HeldOutWindow":
+        """The same after a jam: this many jobs more before it, all submitted when the first one is.
+
+        Raises:
+            ValueError: of a window that was not cut from a workload.
+        """
+        if self.earlier is None:
+            raise ValueError("a draw has no jobs before it")
+        more = min(backlog, self.first)
+        frame = self.earlier.frame[self.first - more : self.name - self.own.start + len(self.jobs)]
+        begin_s = frame["submit_s"][more]
+        at_once = pl.col("submit_s").clip(lower_bound=begin_s)
+        jobs = derived(self.earlier, frame.with_columns(at_once), "jam", {"jobs": more})
+        own = range(self.own.start + more, self.own.stop + more)
+        return replace(self, jobs=jobs, own=own)
 
 
 def cut_windows(
@@ -76,8 +110,11 @@ def cut_windows(
     count: int,
     jobs: int | None,
     placement: str = "consolidate",
+    margins: Margins = COLD,
 ) -> list[HeldOutWindow]:
     """Evenly spaced windows of a part of a workload by time.
+
+    Their own jobs and those after them lie in the part; those before may lie in an earlier one.
 
     Args:
         workload: All jobs.
@@ -87,38 +124,81 @@ def cut_windows(
         count: How many; fewer, if the part has fewer.
         jobs: Of a window; None: the whole part is one.
         placement: By which jobs that can never run are found.
+        margins: Jobs around each window; fewer after it if the part has no room for them.
 
     Raises:
         InputError: if the part has fewer jobs than a window.
     """
-    policy = parse_policy(f"fifo/{placement}")
-    kept = prepare(workload, cluster, policy, simulation, for_learning=True).kept
-    begin, end = (int(np.searchsorted(kept, row)) for row in part_bounds(workload, part))
-    size = end - begin if jobs is None else jobs
-    if end - begin < max(size, 1):
-        raise InputError(
-            f"windows of {size:,} jobs: the {part} part of {workload.metadata.name} has {end - begin:,}; "
-            f"use shorter windows ({setting('jobs_per_window')})"
-        )
-    last = end - size
-    rows = [int(row) for row in np.linspace(begin, last, min(count, last - begin + 1)).round()]
-    frame = workload.frame[kept]
-    everything = Workload(frame, workload.metadata)
-    return [
-        HeldOutWindow(
-            row,
-            derived(workload, frame[row : row + size], "window", {"start_row": row, "count": size}),
-            everything,
-        )
-        for row in rows
-    ]
+    cutter = WindowCutter(workload, cluster, simulation, placement)
+    return cutter.cut(part, count=count, jobs=jobs, margins=margins)
 
 
-def drawn_windows(generator: GeneratorConfig, first_seed: int, count: int) -> list[HeldOutWindow]:
-    """Fresh draws of a generator, named by their seeds."""
+class WindowCutter:
+    """Cuts windows out of a workload whose jobs that can never run were found once.
+
+    Attributes:
+        jobs: All jobs but those.
+
+    Args:
+        workload: All jobs.
+        cluster: What they run on.
+        simulation: Settings.
+        placement: By which jobs that can never run are found.
+    """
+
+    def __init__(
+        self, workload: Workload, cluster: Cluster, simulation: SimulationConfig, placement: str
+    ) -> None:
+        policy = parse_policy(f"fifo/{placement}")
+        kept = prepare(workload, cluster, policy, simulation, for_learning=True).kept
+        self._workload, self._kept = workload, kept
+        self.jobs = Workload(workload.frame[kept], workload.metadata)
+
+    def bounds(self, part: Part) -> tuple[int, int]:
+        """The first row of a part, and one past its last."""
+        begin, end = (int(np.searchsorted(self._kept, row)) for row in part_bounds(self._workload, part))
+        return begin, end
+
+    def cut(
+        self, part: Part, *, count: int, jobs: int | None, margins: Margins = COLD
+    ) -> list[HeldOutWindow]:
+        """As ``cut_windows`` does."""
+        begin, end = self.bounds(part)
+        size = end - begin if jobs is None else jobs
+        if end - begin < max(size, 1):
+            raise InputError(
+                f"windows of {size:,} jobs: the {part} part of {self._workload.metadata.name} has "
+                f"{end - begin:,}; use shorter windows ({setting('jobs_per_window')})"
+            )
+        after = min(margins.after, end - begin - size)
+        last = end - size - after
+        rows = [int(row) for row in np.linspace(begin, last, min(count, last - begin + 1)).round()]
+        return [self._at(row, size, Margins(min(margins.before, row), after)) for row in rows]
+
+    def _at(self, row: int, size: int, margins: Margins) -> HeldOutWindow:
+        first, end = row - margins.before, row + size + margins.after
+        settings: dict[str, JsonValue] = {"start_row": first, "count": end - first}
+        jobs = derived(self.jobs, self.jobs.frame[first:end], "window", settings)
+        return HeldOutWindow(row, jobs, range(margins.before, margins.before + size), self.jobs)
+
+
+def drawn_windows(
+    generator: GeneratorConfig, first_seed: int, count: int, margins: Margins = COLD
+) -> list[HeldOutWindow]:
+    """Fresh draws of a generator, named by their seeds.
+
+    Args:
+        generator: Its settings; a draw has as many own jobs as they say.
+        first_seed: Of the first draw.
+        count: How many.
+        margins: Jobs drawn around the own ones.
+    """
+    own = generator.jobs
+    longer = generator.model_copy(update={"jobs": margins.before + own + margins.after})
     seeds = range(first_seed, first_seed + count)
-    draws = (generator.model_copy(update={"seed": seed}).generate() for seed in seeds)
-    return [HeldOutWindow(seed, trace.workload) for seed, trace in zip(seeds, draws, strict=True)]
+    draws = (longer.model_copy(update={"seed": seed}).generate() for seed in seeds)
+    counted = range(margins.before, margins.before + own)
+    return [HeldOutWindow(seed, trace.workload, counted) for seed, trace in zip(seeds, draws, strict=True)]
 
 
 def without_oversize(
@@ -134,7 +214,10 @@ def without_oversize(
     if len(kept) == len(window.jobs):
         return window
     settings: dict[str, JsonValue] = {"cluster": cluster.name}
-    return replace(window, jobs=derived(window.jobs, window.jobs.frame[kept], "drop-oversize", settings))
+    own = range(*(int(np.searchsorted(kept, row)) for row in (window.own.start, window.own.stop)))
+    return replace(
+        window, own=own, jobs=derived(window.jobs, window.jobs.frame[kept], "drop-oversize", settings)
+    )
 
 
 def part_bounds(workload: Workload, part: Part) -> tuple[int, int]:
@@ -161,137 +244,3 @@ def overlapping(rows: Sequence[int], jobs: int) -> int:
 def disjoint_equivalent(rows: Sequence[int], jobs: int) -> float:
     """How many windows side by side span as much as these; as many as there are if none overlap."""
     return min(float(len(rows)), (rows[-1] - rows[0] + jobs) / jobs)
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """A window as the core takes it."""
-
-    window: HeldOutWindow
-    inputs: CoreInputs
-    submit_us: NDArray[np.int64]
-    duration_s: NDArray[np.float64]
-    kept_past: list[Past] = field(default_factory=list)
-
-    @classmethod
-    def of(
-        cls, window: HeldOutWindow, cluster: Cluster, policy: PolicySpec, simulation: SimulationConfig
-    ) -> Self:
-        frame = window.jobs.frame
-        inputs = prepare(window.jobs, cluster, policy, simulation, for_learning=True)
-        duration_us = np.maximum(microseconds(frame["duration_s"]), 1)
-        return cls(window, inputs, microseconds(frame["submit_s"]), duration_us / 1e6)
-
-    def past(self) -> Past:
-        """Finished jobs for predictions."""
-        if self.kept_past:
-            return self.kept_past[0]
-        history = self.window.history()
-        past = [] if history is None else past_jobs(self.window.jobs, history)
-        if len(past) <= MOST_KEPT_PAST:
-            self.kept_past.append(past)
-        return past
-
-    def run(self, policies: Sequence[PolicySpec]) -> list[tuple[float, ...]]:
-        """The metrics of ``FIGURES`` for each policy, by the formulas of docs/contract/metrics.md."""
-        predicts = [self.inputs.settings.predict or policy.predicts for policy in policies]
-        past = self.past() if any(predicts) else []
-        return [
-            self._run(policy.compile(), past if looks_back else [])
-            for policy, looks_back in zip(policies, predicts, strict=True)
-        ]
-
-    def _run(self, policy: _core.Policy, past: Past) -> tuple[float, ...]:
-        inputs = self.inputs
-        arrays = _core.simulate(inputs.cluster, inputs.jobs, policy, inputs.settings, None, past)
-        wait_s = (arrays["start_us"] - self.submit_us) / 1e6
-        jct_s = (arrays["end_us"] - self.submit_us) / 1e6
-        return (
-            float(bounded_slowdown(jct_s, self.duration_s).mean()),
-            float((jct_s / self.duration_s).mean()),
-            float(wait_s.mean()),
-            float(jct_s.mean()),
-            float(np.percentile(wait_s, 99)),
-            float(wait_s.max()),
-        )
-
-
-class WindowSet:
-    """Windows prepared once, on which native policies are run by the thousand.
-
-    Attributes:
-        rows: Names of the windows.
-        predicts: Whether estimates are predictions from history.
-    """
-
-    def __init__(
-        self,
-        windows: Sequence[HeldOutWindow],
-        cluster: Cluster,
-        simulation: SimulationConfig,
-        placement: str = "consolidate",
-    ) -> None:
-        policy = parse_policy(f"fifo/{placement}")
-        self.rows = tuple(window.name for window in windows)
-        self.predicts = simulation.estimates == "history"
-        self._windows = [_Prepared.of(window, cluster, policy, simulation) for window in windows]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @classmethod
-    def of(
-        cls,
-        workload: Workload,
-        cluster: Cluster,
-        simulation: SimulationConfig,
-        part: Part,
-        *,
-        count: int,
-        jobs: int,
-        placement: str = "consolidate",
-    ) -> Self:
-        """What ``cut_windows`` cuts."""
-        windows = cut_windows(
-            workload, cluster, simulation, part, count=count, jobs=jobs, placement=placement
-        )
-        return cls(windows, cluster, simulation, placement)
-
-    def joined(self, other: Self) -> Self:
-        """These windows, then those of another set with the same settings."""
-        both = copy(self)
-        both.rows = (*self.rows, *other.rows)
-        both._windows = [*self._windows, *other._windows]
-        return both
-
-    def spread(self, count: int) -> list[int]:
-        """Numbers of ``count`` of the windows, evenly spaced."""
-        return sorted({round(i) for i in np.linspace(0, len(self) - 1, min(count, len(self)))})
-
-    def run(
-        self,
-        policies: Sequence[PolicySpec],
-        which: Iterable[int] | None = None,
-        threads: int | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[Figures]:
-        """Run policies on windows, all by default, on all processors.
-
-        Args:
-            policies: Native ones.
-            which: Numbers of windows.
-            threads: None: one a processor.
-            progress: Told how many windows are done.
-
-        Returns:
-            What each policy reached on each of the windows.
-        """
-        numbers = list(range(len(self)) if which is None else which)
-        with ThreadPoolExecutor(threads or available_cores()) as pool:
-            found = []
-            for rows in pool.map(lambda number: self._windows[number].run(policies), numbers):
-                found.append(rows)
-                if progress:
-                    progress(len(found))
-        table = np.array(found, dtype=np.float64).reshape(len(numbers), len(policies), len(FIGURES))
-        return [{name: table[:, p, i].copy() for i, name in enumerate(FIGURES)} for p in range(len(policies))]

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.comparison import BESIDE, TOLD_BESIDE
-from gpuyard.evaluate.findings import findings, who_loses
+from gpuyard.evaluate.findings import advice, findings, who_loses
 from gpuyard.evaluate.wording import TERMINAL, sentences, verdict_in_words
 from gpuyard.terminal.tables import NARROWEST, first_that_fits, folded, plain_table
 from gpuyard.units import metric_label, metric_text
@@ -18,22 +18,23 @@ STYLES = {"better": "green", "worse": "red"}
 
 
 def evaluation_table(console: Console, comparison: Comparison) -> Table:
-    """One row a policy, the best first: the metric, how far from the reference, and what stands beside it.
+    """One row per policy, the reference first, then the best: the metric, and how far from the reference.
+
+    Beside it stand completion time and the longest waits: of the whole part in one go, where it was replayed.
 
     Args:
         console: Where it will be shown; if it is narrow, rows take two lines and long names more.
         comparison: What is shown.
     """
-    metric = comparison.setting.metric
-    beside = [
-        name
-        for name in BESIDE
-        if name != metric and all(comparison.knows(entry.name, name) for entry in comparison.shown)
-    ]
+    metric, whole = comparison.setting.metric, comparison.whole is not None
     names = [name for name in comparison.ranking(metric) if comparison.policy(name).is_shown]
+    names.sort(key=lambda name: name != comparison.reference)
+    others = [name for name in BESIDE if name != metric]
+    beside = [name for name in others if all(_knows(comparison, one, name) for one in names)]
 
     def build(short: bool, room: int) -> Table:
         headers = ["policy", metric_label(metric).replace(" ", "\n"), "difference\n(95 % interval)"]
+        headers += ["in one go\n(whole part)"] if whole else []
         headers += [metric_label(name).replace(" ", "\n") for name in beside]
         table = plain_table(*headers, right=range(1, len(headers)))
         for name in names:
@@ -41,6 +42,18 @@ def evaluation_table(console: Console, comparison: Comparison) -> Table:
         return table
 
     return first_that_fits(console, build) or build(True, NARROWEST)
+
+
+def _knows(comparison: Comparison, policy: str, metric: str) -> bool:
+    return _beside(comparison, policy, metric) is not None
+
+
+def _beside(comparison: Comparison, policy: str, metric: str) -> float | None:
+    """A metric of the whole part, where it was replayed, else its mean over windows."""
+    if comparison.whole is not None:
+        value = comparison.whole_rows()[policy].get(metric)
+        return None if value is None else float(value)
+    return comparison.mean(policy, metric) if comparison.knows(policy, metric) else None
 
 
 def _row(
@@ -61,12 +74,29 @@ def _row(
         cells.append(
             Text.assemble(told, TERMINAL.change(found.ratio), f"{between}({interval})" if interval else "")
         )
+    if comparison.whole is not None:
+        cells.append(_in_one_go(comparison, name, metric))
     for one in beside:
-        cell = Text(metric_text(one, comparison.mean(name, one), short=True))
-        if one == "mean_jct_s" and not is_reference and comparison.reference is not None:
-            cell.append(f"{between}({TERMINAL.change(comparison.difference(name, metric=one).ratio)})")
+        value = _beside(comparison, name, one)
+        cell = Text("-" if value is None else metric_text(one, value, short=True))
+        if not is_reference and comparison.reference is not None and value is not None:
+            cell.append(f"{between}({_change(comparison, name, one)})")
         cells.append(cell)
     return cells
+
+
+def _in_one_go(comparison: Comparison, name: str, metric: str) -> Text:
+    whole = comparison.in_whole(name, metric)
+    if whole is None:
+        return Text("-")
+    value = metric_text(metric, whole.own, short=True)
+    return Text(value if name == comparison.reference else f"{value} ({TERMINAL.change(whole.ratio)})")
+
+
+def _change(comparison: Comparison, name: str, metric: str) -> str:
+    whole = comparison.in_whole(name, metric)
+    found = comparison.difference(name, metric=metric) if whole is None else whole
+    return TERMINAL.change(found.ratio)
 
 
 def evaluation_document(comparison: Comparison) -> dict[str, Any]:
@@ -76,6 +106,7 @@ def evaluation_document(comparison: Comparison) -> dict[str, Any]:
         "setting": comparison.setting.to_json(),
         "reference": comparison.reference,
         "chosen_on": comparison.chosen_on,
+        "rival": comparison.rival,
         "hindsight": comparison.hindsight,
         "results": [_result(comparison, name) for name in comparison.ranking()],
         "findings": [one.to_json() for one in (*found, *lost)],
@@ -114,7 +145,20 @@ def _result(comparison: Comparison, name: str) -> dict[str, Any]:
         }
         if entry.is_shown
         else {},
+        **_advice(comparison, name),
     }
+
+
+def _advice(comparison: Comparison, name: str) -> dict[str, Any]:
+    """What to do about a policy, and what it does in the whole part in one go."""
+    row = comparison.whole_rows().get(name)
+    whole = None if row is None else {key: value for key, value in row.items() if key != "policy"}
+    found: dict[str, Any] = {"whole": whole}
+    if comparison.setting.kind in ("windows", "draws") and comparison.policy(name).is_shown:
+        is_reference = name == comparison.reference or comparison.reference is None
+        found["advice"] = None if is_reference else advice(comparison, name)
+        found["broken_limits"] = [vars(one) for one in comparison.broken_limits(name)]
+    return found
 
 
 def _difference(found: Difference) -> dict[str, Any]:

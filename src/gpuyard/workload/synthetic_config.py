@@ -103,6 +103,11 @@ class SynthConfig(GeneratorConfig):
             )
         return self
 
+    @property
+    def is_steady(self) -> bool:
+        """Not where all jobs come at once, or in bursts whose number is set."""
+        return self.arrivals.kind not in ("all-at-once", "bursty")
+
     def generate(self) -> "Trace":
         """Draw the workload."""
         from gpuyard.workload.formats import Trace

@@ -41,7 +41,7 @@ def test_each_network_sees_the_episodes_as_it_was_trained_to(tmp_path: Path) -> 
         for window, lookahead in ((50, "off"), (8, "cdf"))
     ]
     found = evaluate_episodes(
-        BURSTY, models, 5, metric="mean_wait_s", against="fifo+greedy", all_heuristics=False
+        BURSTY, models, 5, metric="mean_wait_s", current="fifo+greedy", all_heuristics=False
     )
     assert found.difference(models[0]).ratio == 0.0
     assert [found.policy(name).label for name in models] == ["off", "cdf"]
@@ -52,7 +52,7 @@ def test_windows_of_a_workload_are_those_of_its_test_part(tmp_path: Path) -> Non
     path = tmp_path / "jobs.csv"
     write_workload(some_jobs(), path)
     environment = {"workload": str(path), "cluster": CLUSTER, "step_mode": "event", "jobs_per_episode": 30}
-    found = evaluate_episodes(environment, ["sjf+greedy"], 4, metric="mean_wait_s", against="fifo+greedy")
+    found = evaluate_episodes(environment, ["sjf+greedy"], 4, metric="mean_wait_s", current="fifo+greedy")
     assert found.setting.windows[-1] == 600 - 30
     assert found.setting.jobs_per_window == 30
     assert found.setting.cluster["name"] == CLUSTER
@@ -134,7 +134,7 @@ def make_run(directory: Path) -> Path:
 
 def test_a_run_is_tested_on_draws_beyond_those_of_its_validation(tmp_path: Path) -> None:
     run = make_run(tmp_path / "bursty")
-    found = evaluate_run(run, ["sjf+greedy"], 3, against="fifo+greedy", all_heuristics=False)
+    found = evaluate_run(run, ["sjf+greedy"], 3, current="fifo+greedy", all_heuristics=False)
     assert found.setting.windows[0] == TEST_DRAWS
     assert found.setting.metric == "return"
     assert found.policy("bursty").source == str(run)
@@ -184,7 +184,7 @@ def test_what_is_no_run_of_training_is_refused(tmp_path: Path) -> None:
 
 
 def test_models_that_come_with_gpuyard_are_compared_in_their_own_environment() -> None:
-    found = evaluate_run("model:bursty-order", count=3, against="largest+greedy", all_heuristics=False)
+    found = evaluate_run("model:bursty-order", count=3, current="largest+greedy", all_heuristics=False)
     assert (found.setting.kind, found.setting.metric) == ("episodes", "return")
     assert found.mean("model:bursty-order") > found.mean("largest+greedy")
     with pytest.raises(InputError, match=r"model:philly-order: was trained on jobs that do not come with it"):

@@ -10,7 +10,7 @@ import pytest
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, compare
-from gpuyard.evaluate.noise import mean_row
+from gpuyard.evaluate.tables import mean_row
 from gpuyard.evaluate.wording import summary
 from gpuyard.report.pages.evaluation import merge
 from support.evaluation_cases import CLUSTER, some_jobs
@@ -30,7 +30,7 @@ def threefold() -> Comparison:
 
 def test_figures_of_a_window_are_means_over_draws_of_the_noise(threefold: Comparison) -> None:
     alone = [
-        compared(NOISY.model_copy(update={"seed": seed}), against="wspt", all_heuristics=False)
+        compared(NOISY.model_copy(update={"seed": seed}), current="wspt", all_heuristics=False)
         for seed in (5, 6, 7)
     ]
     name = "sjf+easy/consolidate"

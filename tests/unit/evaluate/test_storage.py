@@ -24,7 +24,7 @@ VALUES = {"base": [1.0, 2.0, 3.0], "good": [0.5, 1.0, 1.8]}
 
 def test_what_is_written_comes_back(tmp_path: Path) -> None:
     found = compare(
-        ["saf"], some_jobs(), CLUSTER, against="sjf", windows=3, jobs_per_window=40, all_heuristics=False
+        ["saf"], some_jobs(), CLUSTER, current="sjf", windows=3, jobs_per_window=40, all_heuristics=False
     )
     found.write(tmp_path / "a" / "b")
     read = Comparison.read(tmp_path / "a" / "b")
@@ -43,7 +43,7 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_is_written_over_and_nothing_of_it_stays(tmp_path: Path) -> None:
-    whole = compare(["saf"], some_jobs(), CLUSTER, against="sjf", windows=2, jobs_per_window=40, usual=False)
+    whole = compare(["saf"], some_jobs(), CLUSTER, current="sjf", windows=2, jobs_per_window=40)
     whole.write(tmp_path)
     comparison_of(VALUES).write(tmp_path)
     assert Comparison.read(tmp_path).jobs is None
@@ -64,7 +64,7 @@ def test_a_replay_of_a_log_is_a_comparison_of_one_window(tmp_path: Path) -> None
     assert read.windows.equals(found.windows)
     assert read.mean("sjf+easy", "mean_wait_s") == runs[1].metrics["mean_wait_s"]
     assert read.schedules["sjf+easy/consolidate"].equals(runs[1].result.table())
-    whole = compare(["sjf+easy"], jobs, CLUSTER, against="fifo", jobs_per_window=None, part="all")
+    whole = compare(["sjf+easy"], jobs, CLUSTER, current="fifo", jobs_per_window=None, part="all")
     same = whole.classes.filter(pl.col("policy").is_in(read.ranking()))
     assert_frame_equal(read.classes, same, check_row_order=False)
 
@@ -120,7 +120,7 @@ def test_other_versions_and_damage_are_refused(tmp_path: Path, changes: dict[str
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("whole") / "of"
     settings = {"windows": 3, "jobs_per_window": 40, "all_heuristics": False, "usual": False}
-    compare(["saf"], some_jobs(), CLUSTER, against="sjf", **settings).write(directory)
+    compare(["saf"], some_jobs(), CLUSTER, current="sjf", **settings).write(directory)
     return directory
 
 
@@ -198,6 +198,6 @@ def test_what_is_no_evaluation_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_comparison_is_reported_without_being_written(tmp_path: Path) -> None:
-    found = compare(["saf"], some_jobs(), CLUSTER, against="sjf", windows=3, jobs_per_window=40)
+    found = compare(["saf"], some_jobs(), CLUSTER, current="sjf", windows=3, jobs_per_window=40)
     write_report(tmp_path / "report.html", [found])
     assert "saf+strict" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -14,7 +14,8 @@ from gpuyard.evaluate import Comparison, EvaluationConfig, compare, evaluate_dra
 from gpuyard.evaluate.inputs import few_windows
 from gpuyard.policies.family import fixed_heuristics, slower_heuristics
 from gpuyard.policies.grammar import PolicySpec, parse_policy
-from gpuyard.simulation.windows import WindowSet, cut_windows, disjoint_equivalent, overlapping
+from gpuyard.simulation.window_set import WindowSet
+from gpuyard.simulation.windows import cut_windows, disjoint_equivalent, overlapping
 from gpuyard.workload import SynthConfig, make_workload
 from gpuyard.workload.shaping.slices import split_by_time, window
 from support.evaluation_cases import CLUSTER, MIX, like_its_base, some_jobs, written
@@ -104,14 +105,14 @@ def test_blocks_are_as_long_as_windows_overlap() -> None:
     assert overlapping([7], 1024) == 1
     assert disjoint_equivalent([0, 31, 62], 1000) == 1.062
     assert disjoint_equivalent([0, 5000, 10_000], 1000) == 3.0
-    few = compare(["saf"], some_jobs(), CLUSTER, windows=30, jobs_per_window=60, against="sjf")
+    few = compare(["saf"], some_jobs(), CLUSTER, windows=30, jobs_per_window=60, current="sjf")
     assert few.setting.block == overlapping(few.setting.windows, 60) > 1
     assert few.setting.disjoint == pytest.approx((few.setting.windows[-1] - few.setting.windows[0] + 60) / 60)
 
 
 def test_a_network_that_acts_like_its_base_ties_with_it_exactly(tmp_path: Path) -> None:
     model = written(tmp_path, like_its_base(base_policy="sjf+easy"))
-    found = compare([model], some_jobs(), CLUSTER, against="sjf+easy", **SMALL)
+    found = compare([model], some_jobs(), CLUSTER, current="sjf+easy", **SMALL)
     difference = found.difference(model)
     assert (difference.ratio, difference.low, difference.high, difference.verdict) == (0.0, 0.0, 0.0, "tie")
     entry = found.policy("learned")
@@ -126,7 +127,7 @@ def test_predictions_begin_with_the_jobs_before_a_window(tmp_path: Path) -> None
     jobs = some_jobs(user_habits=0.9)
     config = SimulationConfig(estimates="history")
     model = written(tmp_path, like_its_base(base_policy="sjf+easy", workload=jobs, estimates="history"))
-    found = compare([model], jobs, CLUSTER, config, against="sjf+easy", **SMALL)
+    found = compare([model], jobs, CLUSTER, config, current="sjf+easy", **SMALL)
     assert found.difference(model).ratio == 0.0
     mine, untold = found.values("sjf+easy", "mean_wait_s"), []
     for row, wait in zip(found.setting.windows, mine, strict=True):
@@ -155,14 +156,14 @@ def test_draws_are_new_jobs_independent_of_each_other() -> None:
 
 
 def test_the_whole_part_as_one_window_tells_no_interval() -> None:
-    found = compare(["saf"], some_jobs(), CLUSTER, jobs_per_window=None, part="all", against="sjf")
+    found = compare(["saf"], some_jobs(), CLUSTER, jobs_per_window=None, part="all", current="sjf")
     assert (found.setting.kind, found.setting.jobs_per_window) == ("whole", 600)
     assert np.isnan(found.difference("saf").low)
     assert "tells no interval" in found.summary()
 
 
 def test_a_single_name_is_one_policy() -> None:
-    found = compare("saf", some_jobs(), CLUSTER, against="sjf", usual=False, **SMALL)
+    found = compare("saf", some_jobs(), CLUSTER, current="sjf", **SMALL)
     assert [entry.label for entry in found.shown] == ["saf+strict", "sjf+strict"]
 
 
@@ -191,7 +192,7 @@ def test_heuristics_can_be_chosen_by_any_metric_that_has_a_direction() -> None:
 
 def test_placements_may_differ_if_that_is_asked() -> None:
     policies = ["wspt", "saf/spread", "saf/tier"]
-    found = compare(policies, some_jobs(), CLUSTER, against="sjf/spread", any_placement=True, **SMALL)
+    found = compare(policies, some_jobs(), CLUSTER, current="sjf/spread", any_placement=True, **SMALL)
     given = [entry for entry in found.policies if entry.role == "given"]
     names = ["wspt+strict/spread", "saf+strict/spread", "saf+strict/tier"]  # wspt is as the first
     assert [entry.name for entry in given] == names
@@ -230,20 +231,20 @@ def test_placements_of_the_optimiser_are_compared_too() -> None:
 
 def test_names_without_a_placement_take_that_of_the_others(tmp_path: Path) -> None:
     model = written(tmp_path, like_its_base(base_policy="sjf+easy/spread"))
-    found = compare([model, "saf+strict"], some_jobs(), CLUSTER, against="sjf+easy", **SMALL)
+    found = compare([model, "saf+strict"], some_jobs(), CLUSTER, current="sjf+easy", **SMALL)
     assert {entry.placement for entry in found.policies} == {"spread"}
     assert "All policies place jobs by spread." in found.summary()
 
 
 def test_a_policy_given_twice_is_compared_once() -> None:
-    found = compare(["saf", "saf+strict/consolidate"], some_jobs(), CLUSTER, against="sjf", **SMALL)
+    found = compare(["saf", "saf+strict/consolidate"], some_jobs(), CLUSTER, current="sjf", **SMALL)
     assert [entry.name for entry in found.policies if entry.role == "given"] == ["saf+strict/consolidate"]
     assert "All policies place jobs by" not in found.summary()
 
 
 def test_jobs_without_users_and_groups_have_none_in_the_table() -> None:
     frame = some_jobs().frame.select("submit_s", "duration_s", "gpus")
-    found = compare(["saf"], make_workload(frame), CLUSTER, against="sjf", **SMALL)
+    found = compare(["saf"], make_workload(frame), CLUSTER, current="sjf", **SMALL)
     assert found.jobs is not None
     assert found.jobs["user"].null_count() == found.jobs["group"].null_count() == len(found.jobs)
     assert set(found.classes["by"]) == {"gpus", "runtime"}
@@ -253,11 +254,11 @@ def test_many_jobs_are_kept_of_some_windows_only(monkeypatch: pytest.MonkeyPatch
     from gpuyard.evaluate import tables as frames
 
     monkeypatch.setattr(frames, "MOST_JOB_ROWS", 300)
-    found = compare(["saf"], some_jobs(), CLUSTER, against="sjf", usual=False, **SMALL)
+    found = compare(["saf"], some_jobs(), CLUSTER, current="sjf", **SMALL)
     assert found.jobs is not None
     assert found.jobs["window"].n_unique() == 300 // (2 * 40)
     assert found.setting.windows[0] in found.jobs["window"]
-    none = compare(["saf"], some_jobs(), CLUSTER, against="sjf", keep_jobs=False, **SMALL)
+    none = compare(["saf"], some_jobs(), CLUSTER, current="sjf", keep_jobs=False, **SMALL)
     assert none.jobs is None
 
 
@@ -317,8 +318,8 @@ def test_models_that_knew_other_things_are_refused_unless_that_is_asked_for(
     )
     config = SimulationConfig(**compared)
     with pytest.raises(InputError, match=message):
-        compare([model], jobs, CLUSTER, config, against="fifo", **SMALL)
-    found = compare([model], jobs, CLUSTER, config, against="fifo", transfer=True, **SMALL)
+        compare([model], jobs, CLUSTER, config, current="fifo", **SMALL)
+    found = compare([model], jobs, CLUSTER, config, current="fifo", transfer=True, **SMALL)
     assert message.split(" ")[0] in found.policy(model).note
 
 
@@ -326,7 +327,7 @@ def test_models_that_choose_hosts_are_sent_to_their_environment(tmp_path: Path) 
     jobs = some_jobs(gang_mix=((1, 5), (2, 3)))
     model = written(tmp_path, like_its_base("select-host", "host-attention", workload=jobs, window=1))
     with pytest.raises(InputError, match="`episodes`"):
-        compare([model], jobs, CLUSTER, against="fifo", **SMALL)
+        compare([model], jobs, CLUSTER, current="fifo", **SMALL)
 
 
 def test_jobs_that_can_never_run_are_left_out_of_windows_when_asked() -> None:
@@ -336,10 +337,10 @@ def test_jobs_that_can_never_run_are_left_out_of_windows_when_asked() -> None:
     )
     large = make_workload(frame)
     with pytest.raises(InputError, match="can never run"):
-        compare(["saf"], large, CLUSTER, against="sjf", **SMALL)
+        compare(["saf"], large, CLUSTER, current="sjf", **SMALL)
     config = SimulationConfig(oversize="drop")
     found = evaluate_windows(
-        large, gy.parse_cluster(CLUSTER), ["saf"], EvaluationConfig(against="sjf", **SMALL), config
+        large, gy.parse_cluster(CLUSTER), ["saf"], EvaluationConfig(current="sjf", **SMALL), config
     )
     assert found.jobs is not None
     assert found.jobs["gpus"].max() == 4
@@ -363,15 +364,15 @@ def test_jobs_that_can_never_run_are_left_out_of_draws_when_asked_and_counted() 
 
 
 def test_draws_can_be_like_a_part_of_the_jobs() -> None:
-    found = compare(["saf"], some_jobs(), CLUSTER, draws=True, part="train", against="sjf", **SMALL)
+    found = compare(["saf"], some_jobs(), CLUSTER, draws=True, part="train", current="sjf", **SMALL)
     assert (found.setting.kind, found.setting.part) == ("draws", "train")
     assert found.setting.workload.startswith("like-")
     with pytest.raises(InputError, match="have no parts"):
-        compare(["saf"], SynthConfig(cluster_gpus=16), CLUSTER, part="train", against="sjf", **SMALL)
+        compare(["saf"], SynthConfig(cluster_gpus=16), CLUSTER, part="train", current="sjf", **SMALL)
 
 
 def test_one_window_is_not_called_the_whole_part() -> None:
-    found = compare(["saf"], some_jobs(), CLUSTER, windows=1, jobs_per_window=40, against="sjf", usual=False)
+    found = compare(["saf"], some_jobs(), CLUSTER, windows=1, jobs_per_window=40, current="sjf")
     assert found.setting.kind == "windows"
     assert "on 1 window of 40 jobs of the test part" in found.summary()
 

@@ -26,11 +26,13 @@ from gpuyard.learn.rules.grid import (
     search_grid,
 )
 from gpuyard.learn.rules.rule import RuleModel, Units, rule_of, steps_of
+from gpuyard.native.information import informed
 from gpuyard.observation.config import EnvConfig
 from gpuyard.policies.family import fixed_heuristics
 from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.registry import register
-from gpuyard.simulation.windows import FIGURES, Figures, Part, WindowSet
+from gpuyard.simulation.window_set import FIGURES, Figures, WindowSet
+from gpuyard.simulation.windows import Part
 from gpuyard.workload import Workload, read_workload
 from gpuyard.workload.generators import preset_workload, preset_workloads
 from gpuyard.workload.shaping.slices import split_by_time
@@ -189,7 +191,7 @@ class RuleSearch:
         progress: Progress | None = None,
     ) -> None:
         self._workload, self._cluster = workload, cluster
-        self._config, self._simulation = config, simulation
+        self._config, self._simulation = config, informed(simulation, workload)
         self._progress = progress or (lambda _: None)
         self._seconds: dict[str, float] = {}
         self._is_prepared = False

@@ -18,7 +18,8 @@ from gpuyard.network.sizes import NetworkSizes
 from gpuyard.observation.config import EnvConfig
 from gpuyard.observation.episodes import find_source
 from gpuyard.observation.spec import EnvModel
-from gpuyard.simulation.windows import FIGURES, Figures, Part
+from gpuyard.simulation.window_set import FIGURES, Figures
+from gpuyard.simulation.windows import Part
 from gpuyard.workload import Workload
 
 KIND = "select-job"

@@ -9,7 +9,7 @@ import numpy as np
 from gpuyard.config import SimulationConfig
 from gpuyard.learn.rules.config import SearchConfig
 from gpuyard.policies.grammar import LARGEST_EXPONENT, PolicySpec, parse_policy
-from gpuyard.simulation.windows import FIGURES, Figures, WindowSet
+from gpuyard.simulation.window_set import FIGURES, Figures, WindowSet
 
 AT_ONCE, AT_ONCE_WITH_HISTORY = 16, 256
 """Policies run before progress is told; with predictions from long histories, which are made anew every time,

@@ -105,7 +105,11 @@ def _no_reference(entry: PolicyEntry) -> PolicyEntry:
 def _asked_in(comparison: Comparison, entry: PolicyEntry) -> PolicyEntry:
     """A policy that merely stands beside others in one comparison may have been asked for in another."""
     asked = any(one.name == entry.name and one.role == "given" for one in comparison.policies)
-    return replace(entry, role="given") if asked and entry.role in ("usual", "hindsight") else entry
+    return (
+        replace(entry, role="given")
+        if asked and entry.role in ("rival", "hindsight", "preempting")
+        else entry
+    )
 
 
 def _stacked(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
@@ -210,11 +214,9 @@ def _standings(comparison: Comparison) -> list[Standing]:
 
 
 def _role(comparison: Comparison, entry: PolicyEntry) -> str:
-    """Why a policy is there; a usual one may also be the one that was best in hindsight."""
+    """Why a policy is there."""
     if entry.name == comparison.reference:
         return "reference"
-    if entry.role == "usual" and entry.name == comparison.hindsight:
-        return "hindsight"
     return entry.role
 
 

@@ -44,6 +44,11 @@ class GeneratorConfig(BaseModel):
     jobs: Annotated[Whole, Field(ge=1, le=100_000_000)] = 10_000
     """Number of jobs."""
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether jobs keep coming in the same way, however many there are: a longer draw is more of it."""
+        return True
+
     @abstractmethod
     def generate(self) -> "Trace":
         """Draw the workload, and the cluster if that is drawn too."""

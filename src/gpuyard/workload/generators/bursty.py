@@ -39,6 +39,11 @@ class BurstyConfig(GeneratorConfig):
     bursts: Bursty = Bursty()
     """Six centres, 80 % of the jobs, a standard deviation of 3 % of the span."""
 
+    @property
+    def is_steady(self) -> bool:
+        """More jobs are larger bursts, not more of them."""
+        return False
+
     def generate(self) -> Trace:
         """Draw the workload. ``epoch_s`` keeps the time of the first arrival on the clock of the formulas."""
         durations = draw_bursty_durations(self)

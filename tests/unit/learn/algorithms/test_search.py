@@ -30,7 +30,7 @@ from gpuyard.observation.config import EnvConfig
 from gpuyard.policies.family import fixed_heuristics
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.simulation.run import simulate
-from gpuyard.simulation.windows import FIGURES, WindowSet
+from gpuyard.simulation.window_set import FIGURES, WindowSet
 from gpuyard.workload import SynthConfig, Workload, synthesize
 from gpuyard.workload.shaping.slices import window
 

@@ -1,0 +1,231 @@
+"""Native policies on many windows at once, for the few metrics that choosing among them needs."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuyard import _core
+from gpuyard.cluster.model import Cluster
+from gpuyard.config import SimulationConfig, available_cores
+from gpuyard.metrics.outcomes import bounded_slowdown
+from gpuyard.native.inputs import CoreInputs, Past, past_jobs, prepare
+from gpuyard.policies.grammar import PolicySpec, parse_policy
+from gpuyard.simulation.windows import COLD, HeldOutWindow, Margins, Part, cut_windows
+from gpuyard.workload import Workload
+from gpuyard.workload.schema import microseconds
+
+Figures = dict[str, NDArray[np.float64]]
+"""Metrics by name, one value a window."""
+
+FIGURES = ("mean_bounded_slowdown", "mean_slowdown", "mean_wait_s", "mean_jct_s", "p99_wait_s", "max_wait_s")
+MOST_KEPT_PAST = 50_000
+"""Histories of more jobs than this are made anew for every run: they would fill the memory."""
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A window as the core takes it."""
+
+    window: HeldOutWindow
+    inputs: CoreInputs
+    submit_us: NDArray[np.int64]
+    duration_s: NDArray[np.float64]
+    kept_past: list[Past] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, window: HeldOutWindow, cluster: Cluster, policy: PolicySpec, simulation: SimulationConfig
+    ) -> Self:
+        frame = window.jobs.frame
+        inputs = prepare(window.jobs, cluster, policy, simulation, for_learning=True)
+        duration_us = np.maximum(microseconds(frame["duration_s"]), 1)
+        return cls(
+            window, inputs, _own(window, microseconds(frame["submit_s"])), _own(window, duration_us) / 1e6
+        )
+
+    def past(self) -> Past:
+        """Finished jobs for predictions."""
+        if self.kept_past:
+            return self.kept_past[0]
+        history = self.window.history()
+        past = [] if history is None else past_jobs(self.window.jobs, history)
+        if len(past) <= MOST_KEPT_PAST:
+            self.kept_past.append(past)
+        return past
+
+    def run(self, policies: Sequence[PolicySpec]) -> list[tuple[float, ...]]:
+        """The metrics of ``FIGURES`` for each policy, by the formulas of docs/contract/metrics.md."""
+        predicts = [self.inputs.settings.predict or policy.predicts for policy in policies]
+        past = self.past() if any(predicts) else []
+        return [
+            self._run(policy.compile(), past if looks_back else [])
+            for policy, looks_back in zip(policies, predicts, strict=True)
+        ]
+
+    def _run(self, policy: _core.Policy, past: Past) -> tuple[float, ...]:
+        inputs = self.inputs
+        arrays = _core.simulate(inputs.cluster, inputs.jobs, policy, inputs.settings, None, past)
+        wait_s = (_own(self.window, arrays["start_us"]) - self.submit_us) / 1e6
+        jct_s = (_own(self.window, arrays["end_us"]) - self.submit_us) / 1e6
+        return (
+            float(bounded_slowdown(jct_s, self.duration_s).mean()),
+            float((jct_s / self.duration_s).mean()),
+            float(wait_s.mean()),
+            float(jct_s.mean()),
+            float(np.percentile(wait_s, 99)),
+            float(wait_s.max()),
+        )
+
+
+def _own(window: HeldOutWindow, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of the jobs that count."""
+    return values[window.own.start : window.own.stop]
+
+
+class WindowSet:
+    """Windows prepared once, on which native policies are run by the thousand.
+
+    Attributes:
+        rows: Names of the windows.
+        predicts: Whether estimates are predictions from history.
+    """
+
+    def __init__(
+        self,
+        windows: Sequence[HeldOutWindow],
+        cluster: Cluster,
+        simulation: SimulationConfig,
+        placement: str = "consolidate",
+    ) -> None:
+        policy = parse_policy(f"fifo/{placement}")
+        self.rows = tuple(window.name for window in windows)
+        self.predicts = simulation.estimates == "history"
+        self._windows = [_Prepared.of(window, cluster, policy, simulation) for window in windows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def of(
+        cls,
+        workload: Workload,
+        cluster: Cluster,
+        simulation: SimulationConfig,
+        part: Part,
+        *,
+        count: int,
+        jobs: int,
+        placement: str = "consolidate",
+        margins: Margins = COLD,
+    ) -> Self:
+        """What ``cut_windows`` cuts."""
+        windows = cut_windows(
+            workload, cluster, simulation, part, count=count, jobs=jobs, placement=placement, margins=margins
+        )
+        return cls(windows, cluster, simulation, placement)
+
+    def joined(self, other: Self) -> Self:
+        """These windows, then those of another set with the same settings."""
+        both = copy(self)
+        both.rows = (*self.rows, *other.rows)
+        both._windows = [*self._windows, *other._windows]
+        return both
+
+    def spread(self, count: int) -> list[int]:
+        """Numbers of ``count`` of the windows, evenly spaced."""
+        return sorted({round(i) for i in np.linspace(0, len(self) - 1, min(count, len(self)))})
+
+    def run(
+        self,
+        policies: Sequence[PolicySpec],
+        which: Iterable[int] | None = None,
+        threads: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Figures]:
+        """Run policies on windows, all by default, on all processors.
+
+        Args:
+            policies: Native ones.
+            which: Numbers of windows.
+            threads: None: one a processor.
+            progress: Told how many windows are done.
+
+        Returns:
+            What each policy reached on each of the windows.
+        """
+        numbers = list(range(len(self)) if which is None else which)
+        with ThreadPoolExecutor(threads or available_cores()) as pool:
+            found = []
+            for rows in pool.map(lambda number: self._windows[number].run(policies), numbers):
+                found.append(rows)
+                if progress:
+                    progress(len(found))
+        table = np.array(found, dtype=np.float64).reshape(len(numbers), len(policies), len(FIGURES))
+        return [{name: table[:, p, i].copy() for i, name in enumerate(FIGURES)} for p in range(len(policies))]
+
+
+FIRST_ROUND, GROWTH = 2, 4
+"""Windows of the first round of a race, and how many times as many the next one has."""
+KEPT_SHARE, FEWEST_KEPT = 0.25, 8
+"""Of policies, that enter the next round."""
+
+
+def race(
+    windows: WindowSet,
+    policies: Sequence[PolicySpec],
+    metric: str,
+    *,
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[tuple[PolicySpec, Figures]]:
+    """Find the best policies without running all on every window.
+
+    All are tried on a few windows, the better part on more, and so on. What counts is the mean logarithm of
+    the metric, of which less is better.
+
+    Args:
+        windows: To run on.
+        policies: Native ones.
+        metric: One of ``FIGURES``.
+        threads: None: one per processor.
+        progress: Told how many of how many policies are through, over all rounds.
+
+    Returns:
+        Those of the last round, the best first, with what they reached on every window.
+    """
+    rounds = _rounds(len(policies), len(windows))
+    total, done = sum(count for count, _ in rounds), 0
+    left: list[tuple[PolicySpec, Figures]] = [(policy, {}) for policy in policies]
+    for entering, count in rounds:
+        left = left[:entering]
+        which = windows.spread(count)
+        found = windows.run([policy for policy, _ in left], which, threads)
+        ranked = zip((policy for policy, _ in left), found, strict=True)
+        left = sorted(ranked, key=lambda one: (_mean_log(one[1][metric], metric), one[0].name))
+        done += entering
+        if progress:
+            progress(done, total)
+    return left
+
+
+def _rounds(policies: int, windows: int) -> list[tuple[int, int]]:
+    """How many policies run on how many windows, round by round; the last one has all windows."""
+    rounds, count = [], FIRST_ROUND
+    while True:
+        rounds.append((policies, min(count, windows)))
+        if count >= windows or policies <= 1:
+            rounds[-1] = (policies, windows)
+            return rounds
+        policies = min(policies, max(FEWEST_KEPT, math.ceil(policies * KEPT_SHARE)))
+        count *= GROWTH
+
+
+def _mean_log(values: NDArray[np.float64], metric: str) -> float:
+    offset = 1.0 if metric.endswith("_s") else 0.0
+    return float(np.log(values + offset).mean())
