@@ -1,13 +1,12 @@
 """``gpuyard workload``: making, importing, looking over and shaping workloads."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from gpuyard.cli.generators import fit, synth
+from gpuyard.cli.imports.logs import import_files
 from gpuyard.cli.inputs import (
     check_output,
     first_lines,
@@ -17,7 +16,6 @@ from gpuyard.cli.inputs import (
     open_console,
     open_trace,
     open_workload,
-    parse_settings,
     print_json,
     print_note,
     write_text,
@@ -30,7 +28,6 @@ from gpuyard.units import plural
 from gpuyard.workload.shaping.config import ShapeConfig
 
 if TYPE_CHECKING:
-    from gpuyard.workload.formats import ImportedTrace
     from gpuyard.workload.importing import ImportReport
 
 workload_app = App(name="workload")
@@ -44,93 +41,9 @@ Steps = Annotated[
     ),
 ]
 NO_STEPS = ShapeConfig()
-LARGE_BYTES = 50_000_000
-"""Away from a terminal, reading more than this is announced."""
 
 
-@workload_app.command(name="import", sort_key=1)
-def import_files(
-    files: Annotated[
-        list[Path],
-        Parameter(negative=(), help="The files of a trace that belong together; - is standard input."),
-    ],
-    /,
-    *,
-    out: OutFile,
-    format: Annotated[str | None, Parameter(help="Name of the format. (default: recognised)")] = None,
-    lenient: Annotated[bool, Flag, Parameter(help="Assume something where files are ambiguous.")] = False,
-    option: Annotated[
-        list[str] | None,
-        Parameter(negative=(), help="NAME=VALUE: an option of the format; repeat it for more."),
-    ] = None,
-    cluster_out: Annotated[
-        Path | None, Parameter(help="Also write the cluster that the files tell, as TOML.")
-    ] = None,
-    report: Annotated[
-        Path | None, Parameter(help="The report. (default: next to --out, .import.json)")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Read a trace or accounting log and say what became of every row.
-
-    Example: gpuyard workload import sacct.txt --out jobs.parquet
-    """
-    from gpuyard.workload.intake.import_reports import report_beside
-    from gpuyard.workload.job_table import check_suffix
-
-    report = report or report_beside(out)
-    check_suffix(out)
-    check_output("--report", report, (".json",))
-    check_output("--cluster-out", cluster_out, (".toml",))
-    trace = _imported(files, format, lenient, parse_settings("--option", option or []))
-    if cluster_out is not None and trace.cluster is None:
-        raise InputError(
-            f"--cluster-out {cluster_out}: these files of format {trace.report.format} tell no cluster"
-        )
-    account = _written(trace, out, report, cluster_out)
-    written = [str(path) for path in (out, report, cluster_out) if path is not None]
-    if json:
-        print_json({"files": written, "report": account.model_dump(mode="json")})
-        return
-    from gpuyard.terminal.workload import import_table
-
-    open_console().print(import_table(trace.report), "", f"Written: {', '.join(written)}", sep="\n")
-
-
-def _written(trace: "ImportedTrace", out: Path, report: Path, cluster_out: Path | None) -> "ImportReport":
-    """Write everything; the report as it was written."""
-    from gpuyard.workload import write_workload
-    from gpuyard.workload.intake.import_reports import write_report
-
-    write_workload(trace.workload, out)
-    account = write_report(trace.report, report, out)
-    if cluster_out is not None and trace.cluster is not None:
-        write_text(cluster_out, trace.cluster.to_toml())
-    return account
-
-
-def _imported(
-    files: list[Path], format: str | None, lenient: bool, options: dict[str, Any]
-) -> "ImportedTrace":
-    from gpuyard.workload.formats import import_trace
-
-    with _reading(files):
-        return import_trace(files, format, strict=not lenient, **options)
-
-
-@contextmanager
-def _reading(files: list[Path]) -> Iterator[None]:
-    """Something that moves on a terminal while files are read; elsewhere a line if they are large."""
-    size = sum(path.stat().st_size for path in files if path.is_file())
-    said = f"reading {', '.join(path.name for path in files[:3])} ({size / 1e6:,.1f} MB)"
-    console = errors()
-    if console.is_terminal:
-        with console.status(said):
-            yield
-        return
-    if size > LARGE_BYTES:
-        console.print(said)
-    yield
+workload_app.command(import_files, name="import", sort_key=1)
 
 
 @workload_app.command(sort_key=2)

@@ -12,7 +12,7 @@ from gpuyard.terminal.tables import plain_table
 from gpuyard.units import duration, plural
 from gpuyard.workload.auditing.fidelity import SEVERITIES, FidelityCard, FidelityFinding, card_facts
 from gpuyard.workload.distributions import WEEKDAYS
-from gpuyard.workload.importing import Finding, ImportReport
+from gpuyard.workload.importing import Finding, ImportReport, ImportWarning
 from gpuyard.workload.survey import SurveyEntry
 
 BAR_WIDTH = 24
@@ -54,7 +54,14 @@ def import_table(report: ImportReport) -> RenderableType:
             )
     heading = f"format {report.format}: {', '.join(report.files)}"
     assumed = [Text(f"Assumed: {text}.", style="dim") for text in report.assumed]
-    return Group(Text(heading), "", table, *([Text(""), *assumed] if assumed else []))
+    if report.not_modelled:
+        assumed.append(Text(f"Not modelled: {'; '.join(report.not_modelled)}.", style="dim"))
+    warnings = [part for warning in report.warnings for part in (Text(""), _warning(warning))]
+    return Group(Text(heading), "", table, *([Text(""), *assumed] if assumed else []), *warnings)
+
+
+def _warning(warning: ImportWarning) -> Text:
+    return Text.assemble((f"WARNING: {warning.text}.", "bold red"), f"\nWhat to do: {warning.remedy}.")
 
 
 def _places(finding: Finding) -> Text:

@@ -29,6 +29,7 @@ from gpuyard.errors import InputError, setting
 from gpuyard.registry import lookup, registered
 from gpuyard.workload.chunks import read_head
 from gpuyard.workload.importing import ImportLog, ImportReport
+from gpuyard.workload.intake.import_warnings import look_over
 from gpuyard.workload.intake.pipes import regular_files
 from gpuyard.workload.schema import Workload
 
@@ -129,8 +130,9 @@ def _imported(
         by_role.setdefault(role, []).append(path)
     log = ImportLog(strict=strict)
     trace = chosen.read(by_role, log, _options(name, chosen, options))
-    report = log.report(name, [path.name for path in files], len(trace.workload))
-    return ImportedTrace(trace.workload, trace.cluster, report)
+    names, jobs = [path.name for path in files], len(trace.workload)
+    look_over(trace.workload, log.report(name, names, jobs), log)
+    return ImportedTrace(trace.workload, trace.cluster, log.report(name, names, jobs))
 
 
 def _recognise(files: Sequence[Path], heads: Sequence[bytes], wanted: str | None) -> tuple[str, list[str]]:

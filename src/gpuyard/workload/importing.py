@@ -26,6 +26,19 @@ class Finding(BaseModel):
     """Where the first of them are, such as ``jobs.csv:17``."""
 
 
+class ImportWarning(BaseModel):
+    """Something about an import that makes every result on it doubtful."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    """Such as ``no-gpus``."""
+    text: str
+    """What is wrong, in one sentence with its numbers."""
+    remedy: str
+    """What to do about it."""
+
+
 class ImportReport(BaseModel):
     """What became of every row: ``rows_read = jobs + merged + all rejected``."""
 
@@ -41,6 +54,10 @@ class ImportReport(BaseModel):
     repaired: tuple[Finding, ...] = ()
     assumed: tuple[str, ...] = ()
     """Units and conventions that the files do not state."""
+    warnings: tuple[ImportWarning, ...] = ()
+    """What makes results doubtful; none of them may be missed."""
+    not_modelled: tuple[str, ...] = ()
+    """What the files have and a simulation does not use."""
     workload_sha256: str | None = None
     """SHA-256 of the workload file that the import wrote: the report is about that file and no other."""
 
@@ -48,7 +65,7 @@ class ImportReport(BaseModel):
         """In a few words what is not as the files have it; None if every row is a job as it stands."""
         rejected = sum(finding.rows for finding in self.rejected)
         repaired = sum(finding.rows for finding in self.repaired)
-        said = []
+        said = [f"WARNING: {warning.text}" for warning in self.warnings]
         if rejected:
             reasons = [f"{finding.reason} {finding.rows:,}" for finding in self.rejected[:NAMED_REASONS]]
             more = ["..."] if len(self.rejected) > NAMED_REASONS else []
@@ -82,6 +99,8 @@ class ImportLog:
         self._rejected: dict[str, _Tally] = {}
         self._repaired: dict[str, _Tally] = {}
         self._assumed: dict[str, None] = {}
+        self._warnings: dict[str, ImportWarning] = {}
+        self._not_modelled: dict[str, None] = {}
 
     def read(self, rows: int) -> None:
         """Count rows of the input, whatever becomes of them."""
@@ -102,6 +121,18 @@ class ImportLog:
     def assume(self, text: str) -> None:
         """A unit or convention that the input does not state."""
         self._assumed[text] = None
+
+    def warn(self, id: str, text: str, remedy: str) -> None:
+        """Something that makes results doubtful; of each id the last counts."""
+        self._warnings[id] = ImportWarning(id=id, text=text, remedy=remedy)
+
+    def warns_of(self, id: str) -> bool:
+        """Whether there is a warning of this id."""
+        return id in self._warnings
+
+    def leave_out(self, text: str) -> None:
+        """Something that the input has and a simulation does not use."""
+        self._not_modelled[text] = None
 
     def ambiguous(self, what: str, assumption: str, remedy: str) -> None:
         """Something that can be read in two ways: refused if strict, else assumed.
@@ -142,6 +173,8 @@ class ImportLog:
             rejected=_findings(self._rejected),
             repaired=_findings(self._repaired),
             assumed=tuple(self._assumed),
+            warnings=tuple(self._warnings.values()),
+            not_modelled=tuple(self._not_modelled),
         )
 
     def nothing_left(self, source: str, advice: Mapping[str, str] = MappingProxyType({})) -> InputError:

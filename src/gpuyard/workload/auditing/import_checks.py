@@ -28,6 +28,21 @@ def rejected_rows(facts: Facts) -> Found | None:
     )
 
 
+@check("import-warnings", needs="report")
+def import_warnings(facts: Facts) -> Found | None:
+    """What the import warned of and no other check looks at."""
+    warnings = [w for w in facts.needs_report().warnings if w.id not in ("rejected-rows", "no-gpus")]
+    if not warnings:
+        return None
+    return Found(
+        "serious",
+        "; ".join(warning.text for warning in warnings),
+        "The import warned of this: results on these jobs are doubtful.",
+        "; ".join(warning.remedy for warning in warnings),
+        {"warnings": tuple(warning.id for warning in warnings)},
+    )
+
+
 @check("bad-times", needs="report")
 def bad_times(facts: Facts) -> Found | None:
     """Rows with missing, negative or contradictory times."""

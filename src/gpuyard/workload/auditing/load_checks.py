@@ -17,8 +17,8 @@ def no_contention(facts: Facts) -> Found | None:
     """A load far below 1: hardly any job ever waits."""
     cluster = facts.needs_cluster()
     load = area_load(facts.workload, cluster)
-    if load is None or load >= CONTENDED:
-        return None
+    if load is None or load >= CONTENDED or not facts.column("gpus").any():
+        return None  # jobs without GPUs bring no load that could be changed
     demand = oversubscription(facts.workload, cluster.total_gpus)
     never = demand.peak < 1
     return Found(
@@ -141,11 +141,22 @@ def cpu_only_jobs(facts: Facts) -> Found | None:
     if share < 0.01:
         return None
     without_cpus = facts.frame.filter(pl.col("gpus") == 0).select((pl.col("cpus") == 0).mean()).item()
+    numbers = {"share_of_jobs": share, "of_those_without_cpus": without_cpus}
+    also = f", and {percent(without_cpus)} of those for no CPU either" if without_cpus else ""
+    if share == 1:
+        return Found(
+            "serious",
+            f"no job asks for a GPU{also}",
+            "On nodes that state no CPUs every job starts at once. Nothing can be learnt about GPUs.",
+            "If the cluster has GPUs, the log was exported without them: list the fields that count them "
+            "(Slurm: AllocTRES and ReqTRES) and import again. If it has none, describe nodes with gpus = 0 "
+            "and their cpus in a TOML file, and simulate on that.",
+            numbers,
+        )
     return Found(
         "note",
-        f"{percent(share)} of the jobs ask for no GPU"
-        + (f", and {percent(without_cpus)} of those for no CPU either" if without_cpus else ""),
+        f"{percent(share)} of the jobs ask for no GPU{also}",
         "On nodes that state no CPUs they start at once, wait for nothing, and pull down averages over jobs.",
         "For questions about GPUs leave them out: gpuyard workload shape FILE --gpus 1- --out gpu.parquet",
-        {"share_of_jobs": share, "of_those_without_cpus": without_cpus},
+        numbers,
     )

@@ -1,7 +1,5 @@
 """From records of Slurm's accounting, as text columns named like sacct's fields, to jobs."""
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -10,6 +8,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from gpuyard.errors import InputError, setting
+from gpuyard.units import plural
 from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.node_lists import canonical_nodes
 from gpuyard.workload.readers.asked_nodes import with_asked_nodes
@@ -22,8 +21,10 @@ from gpuyard.workload.readers.row_checks import (
     keep_valid,
     start_or_null,
 )
+from gpuyard.workload.readers.slurm_arrays import MAX_ARRAY_TASKS, task_ids
 from gpuyard.workload.readers.slurm_fields import (
     MAX_MEMORY_MIB,
+    MIG,
     NO_LIMIT,
     NO_TIME,
     clock_seconds,
@@ -42,12 +43,20 @@ from gpuyard.workload.schema import MAX_TIME_S, Step, Where, Workload, make_work
 FIELDS = (
     "jobid", "cluster", "user", "partition", "account", "qos", "state", "submit", "start", "end", "elapsed",
     "elapsedraw", "timelimit", "timelimitraw", "nnodes", "reqnodes", "ncpus", "reqcpus", "reqmem",
-    "alloctres", "reqtres", "allocgres", "reqgres", "nodelist", "jobname",
+    "alloctres", "reqtres", "allocgres", "reqgres", "nodelist", "jobname", "reservation", "constraints",
+    "dependency", "licenses",
 )  # fmt: skip
 """The fields that are read, in lower case; all but jobid, submit and a run time may be absent."""
 
-MAX_ARRAY_TASKS = 10_000
-"""Most tasks that one record of an array may stand for."""
+NOT_MODELLED = {
+    "reservation": "reservations",
+    "constraints": "features of nodes that jobs ask for (Constraints)",
+    "dependency": "dependencies between jobs",
+    "licenses": "licenses",
+}
+"""Fields that a simulation does not use, and what they are."""
+
+GPU_FIELDS = ("alloctres", "reqtres", "allocgres", "reqgres")
 
 _JOB_ID = r"^\d+(_\d+|_\[[^\]]*\])?(\+\d+)?(\.[\w+-]+)?$"
 _UNFINISHED = (
@@ -70,6 +79,8 @@ _STATUSES = {
     "DEADLINE": "timeout",
 }
 _KEYS = ("cluster_name", "allocated_nodes")
+_NO_GPU_FIELD = "no field says how many GPUs jobs had, so all have 0"
+_LIST_GPU_FIELDS = "list AllocTRES and ReqTRES in sacct's --format (AllocGRES and ReqGRES before Slurm 20.11)"
 _ADVICE = {
     "Submit is not a time": "run sacct with SLURM_TIME_FORMAT=standard (or %s); for zones whose short name "
     f"others have too, such as CST, give {setting('option.timezone')}",
@@ -112,11 +123,14 @@ class SlurmRecords:
     options: SlurmOptions
     _jobs: list[pl.DataFrame] = field(default_factory=list)
     _steps: list[tuple[str, pl.DataFrame]] = field(default_factory=list)
+    _sliced: int = 0
 
     def add(self, rows: pl.DataFrame, file: str) -> None:
         """Take records that are counted as read: columns of ``FIELDS``, null where empty, and ``line``."""
         absent = [pl.lit(None, pl.String).alias(name) for name in FIELDS if name not in rows.columns]
         known = set(rows.columns)
+        if known.isdisjoint(GPU_FIELDS):
+            self.log.warn("no-gpu-field", _NO_GPU_FIELD, _LIST_GPU_FIELDS)
         rows = rows.with_columns(absent)
         bad_id: Checks = (("JobID is not the id of a job", ~_matches("jobid", _JOB_ID)),)
         rows = keep_valid(rows, bad_id, file, self.log)
@@ -222,7 +236,7 @@ class SlurmRecords:
         if not is_array.any():
             return rows
         arrays = rows.filter(is_array)
-        tasks = pl.Series("jobid", [_task_ids(id) for id in arrays["jobid"]], dtype=pl.List(pl.String))
+        tasks = pl.Series("jobid", [task_ids(id) for id in arrays["jobid"]], dtype=pl.List(pl.String))
         arrays = arrays.with_columns(tasks)
         whole = f"a list of array tasks that is cut off, or of more than {MAX_ARRAY_TASKS}"
         arrays = keep_valid(arrays, ((whole, pl.col("jobid").is_null()),), file, self.log)
@@ -247,8 +261,23 @@ class SlurmRecords:
         tres = pl.coalesce("alloctres", "reqtres")
         if rows.select(tres.str.contains("gres/shard", literal=True).any()).item():
             self.log.assume("shares of GPUs (gres/shard) are not read: such jobs count as without GPU")
+        self._note_slices(rows)
+        for name, what in NOT_MODELLED.items():
+            if rows[name].is_in(["(null)", "None", "none", "0"]).not_().any():
+                self.log.leave_out(what)
         if rows.select(pl.col("jobid").str.contains("+", literal=True).any()).item():
             self.log.assume("components of heterogeneous jobs, such as 7+0 and 7+1, are jobs of their own")
+
+    def _note_slices(self, rows: pl.DataFrame) -> None:
+        """Slices of a GPU (MIG), which Slurm counts as GPUs of a type such as a100_3g.20gb."""
+        texts = pl.concat_str(GPU_FIELDS, separator=" ", ignore_nulls=True)
+        self._sliced += int(rows.select(texts.str.contains(MIG).sum()).item() or 0)
+        if self._sliced:
+            self.log.warn(
+                "mig-slices",
+                f"{plural(self._sliced, 'job')} had slices of GPUs (MIG), and each counts as a whole GPU",
+                "give the cluster as many GPUs per node as it has slices, or leave such jobs out",
+            )
 
 
 def check_fields(known: set[str], options: SlurmOptions, where: str) -> None:
@@ -337,26 +366,3 @@ def _asked_memory_mib() -> pl.Expr:
     cpus = pl.col("cpus").fill_null(1)
     total = mib * pl.when(per == "c").then(cpus).when(per == "n").then("nodes").otherwise(1)
     return pl.when(total <= MAX_MEMORY_MIB).then(total)
-
-
-def _task_ids(array_id: str) -> list[str] | None:
-    """``7_[1-3,9%2]`` as 7_1, 7_2, 7_3, 7_9; None if the list is cut off or too long."""
-    found = re.fullmatch(r"(\d+)_\[([\d,:-]+)(?:%\d+)?\](\+\d+)?", array_id)
-    if not found:
-        return None
-    tasks: list[int] = []
-    for part in _task_ranges(found[2]):
-        if part is None or len(tasks) + len(part) > MAX_ARRAY_TASKS:
-            return None
-        tasks.extend(part)
-    return [f"{found[1]}_{task}{found[3] or ''}" for task in tasks]
-
-
-def _task_ranges(text: str) -> Iterator[range | None]:
-    for part in text.split(","):
-        found = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", part)
-        first, last, step = (int(n) if n else None for n in found.groups()) if found else (None, None, None)
-        if first is None or step == 0 or (last is not None and last < first):
-            yield None
-            return
-        yield range(first, (first if last is None else last) + 1, step or 1)

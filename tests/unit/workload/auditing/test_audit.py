@@ -15,7 +15,7 @@ from gpuyard.workload import Workload, make_workload
 from gpuyard.workload.auditing.audit import audit, audit_checks
 from gpuyard.workload.auditing.demand import demand_series, oversubscription
 from gpuyard.workload.auditing.fidelity import SEVERITIES, FidelityCard, FidelityFinding
-from gpuyard.workload.importing import Finding, ImportReport
+from gpuyard.workload.importing import Finding, ImportReport, ImportWarning
 
 DAY_S = 86400.0
 SEPTEMBER_S = 1_598_918_400.0
@@ -206,6 +206,17 @@ CASES: dict[str, tuple[Callable[[], FidelityCard], dict[str, Any], Callable[[], 
         {"rows": 10, "share_of_rows": 0.1, "reasons": ("10: no GPUs",)},
         lambda: look(steady(), None, report()),
     ),
+    "import-warnings": (
+        lambda: look(
+            steady(),
+            None,
+            report(warnings=(ImportWarning(id="mig-slices", text="2 jobs had slices", remedy="look"),)),
+        ),
+        {"warnings": ("mig-slices",)},
+        lambda: look(
+            steady(), None, report(warnings=(ImportWarning(id="rejected-rows", text="many", remedy="look"),))
+        ),
+    ),
     "bad-times": (
         lambda: look(
             steady(),
@@ -382,3 +393,13 @@ def test_oversubscription_is_exact() -> None:
     assert oversubscription(jobs, 2).time_share == 0.25
     back_to_back = make([0.0, 10.0, 20.0], [10.0, 10.0, 1.0], [2, 2, 1])
     assert oversubscription(back_to_back, 2).time_share == 0.0
+
+
+def test_advice_for_a_log_without_gpus_names_no_command_that_would_fail() -> None:
+    card = look(make(range(4), 10.0, [0, 0, 0, 0], cpus=[4, 4, 4, 4]), parse_cluster("1x2"))
+    finding = found(card, "cpu-only-jobs")
+    assert finding is not None
+    assert finding.severity == "serious"
+    assert "--gpus 1-" not in finding.remedy  # would leave no job
+    assert "AllocTRES" in finding.remedy
+    assert found(card, "no-contention") is None  # its advice, --load, needs jobs with GPUs

@@ -1,0 +1,83 @@
+"""What an import must warn of, whatever its format: missing rows, missing GPUs, times that clash."""
+
+import polars as pl
+
+from gpuyard.units import plural
+from gpuyard.workload.importing import ImportLog, ImportReport
+from gpuyard.workload.schema import Workload
+
+MOST_REJECTED = 0.2
+"""Share of rows that may become no job without a warning."""
+
+_LABELS = {
+    "partition": "limits and nodes of partitions or queues ({} of them): jobs may run on every node",
+    "qos": "limits and priorities of {} QOS",
+}
+
+
+def look_over(workload: Workload, report: ImportReport, log: ImportLog) -> None:
+    """Write into the log what its numbers and the jobs call for.
+
+    Args:
+        workload: What was imported.
+        report: What became of the rows.
+        log: Of a reader that is done.
+    """
+    _rejected(report, log)
+    _gpus(workload, log)
+    _starts(workload, log)
+    _labels(workload, log)
+
+
+def _rejected(report: ImportReport, log: ImportLog) -> None:
+    rows = sum(finding.rows for finding in report.rejected)
+    if rows <= MOST_REJECTED * report.rows_read:
+        return
+    main = report.rejected[0]
+    log.warn(
+        "rejected-rows",
+        f"{rows:,} of {report.rows_read:,} rows ({100 * rows / report.rows_read:.0f} %) became no job; "
+        f"the most common reason ({plural(main.rows, 'row')}): {main.reason}",
+        f"look at {main.first[0]}; if such rows are jobs that ran, export them in another form: "
+        "without them a simulation sees a cluster that is emptier than yours",
+    )
+
+
+def _gpus(workload: Workload, log: ImportLog) -> None:
+    if workload.frame["gpus"].max() or log.warns_of("no-gpu-field"):
+        return
+    log.warn(
+        "no-gpus",
+        f"{_all(len(workload))} 0 GPUs",
+        "if your cluster has GPUs, the log lacks them: export the fields that count GPUs and import again; "
+        "if it has none, use nodes with gpus = 0 and their cpus (docs/formats/cluster.md)",
+    )
+
+
+def _all(jobs: int) -> str:
+    return "the job has" if jobs == 1 else f"all {jobs:,} jobs have"
+
+
+def _starts(workload: Workload, log: ImportLog) -> None:
+    if not workload.has("recorded_start_s"):
+        return
+    early = workload.frame.filter(pl.col("recorded_start_s") < pl.col("submit_s"))
+    if early.height == 0:
+        return
+    first = early["source_id"][0] or f"row {early['row'][0]}"
+    log.warn(
+        "starts-before-submit",
+        f"{plural(early.height, 'job')} started before {'it was' if early.height == 1 else 'they were'} "
+        f"submitted, first {first}",
+        "waits are wrong for them, and perhaps for all: look at the clocks of the log (time zones, daylight "
+        "saving, a submit that a requeue moved)",
+    )
+
+
+def _labels(workload: Workload, log: ImportLog) -> None:
+    for name, text in _LABELS.items():
+        if workload.has(name):
+            values = workload.frame[name]
+            count = values.filter(values != "").n_unique()
+            if count > 1:
+                log.leave_out(text.format(count))
