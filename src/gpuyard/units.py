@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import Any
 
 _PERCENT_ENDINGS = ("utilization", "_rate", "fragmentation")
@@ -64,6 +65,16 @@ def plural(count: int, thing: str) -> str:
     if count == 1:
         return f"1 {thing}"
     return f"{count:,} {thing[:-1]}ies" if thing.endswith("y") else f"{count:,} {thing}s"
+
+
+_QUANTITY = re.compile(
+    r"\d (?:%|(?:d|h|min|s|ms|kWh|GPUs?|jobs?|jobs/s|million)\b)(?: \d+ (?:h|min|s)\b)?|[x×] (?=\d)"
+)
+
+
+def kept_together(text: str, gap: str = "\u00a0") -> str:
+    """A text whose numbers do not part from their units, nor parts of a length of time, at a line's end."""
+    return _QUANTITY.sub(lambda found: found.group().replace(" ", gap), text)
 
 
 def json_text(document: Any) -> str:

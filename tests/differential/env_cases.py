@@ -95,8 +95,10 @@ def env_case(seed: int) -> EnvCase:
     rng = random.Random(seed)
     kind = KINDS[seed % len(KINDS)]
     nodes, speeds, watts, limits = cluster_parts(rng)
+    base, expert = random_policy(rng, kind), random_policy(rng, kind)
     unit_us = rng.choice(UNITS_US)
-    base, expert = random_policy(rng, kind, unit_us), random_policy(rng, kind, unit_us)
+    base = replace(base, max_wait_s=random_max_wait_s(rng, unit_us, "base"))
+    expert = replace(expert, max_wait_s=random_max_wait_s(rng, unit_us, "expert"))
     simulator_seed = rng.choice((0, 1, rng.getrandbits(32)))
     baseline = rng.choice(("fifo+easy", "fifo+strict", "sjf+greedy", "lifo+easy/first-fit"))
     policies = (base, expert, parse_policy(baseline))
@@ -156,7 +158,7 @@ def at_least_one(node: Node) -> Node:
 # --- policies
 
 
-def random_policy(rng: random.Random, kind: str, unit_us: int) -> Policy:
+def random_policy(rng: random.Random, kind: str) -> Policy:
     """A base policy of the kind of environment, or an expert in it."""
     backfill = rng.choice(("strict", "greedy", "easy", "easy", "easy-sjf"))
     express = (rng.choice((1.0, 60.0, 600.0)), rng.choice((0.0, 0.1, 0.5, 2.0)))
@@ -167,7 +169,7 @@ def random_policy(rng: random.Random, kind: str, unit_us: int) -> Policy:
     if kind in HOST_KINDS:
         backfill, admission = rng.choice(("strict", "greedy")), None
     order = rng.choice((*ORDERS, "fifo", "fifo", "wspt", "sjf"))
-    return Policy(order, backfill, admission, placement, random_max_wait_s(rng, unit_us))
+    return Policy(order, backfill, admission, placement)
 
 
 # --- jobs

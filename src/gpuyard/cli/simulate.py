@@ -19,6 +19,7 @@ from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.registry import lookup
 from gpuyard.terminal.console import show_progress
+from gpuyard.terminal.losers import PolicyWaits, loser_note
 from gpuyard.terminal.tables import (
     COMPARED,
     OF_CLASSES,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from gpuyard.cluster.model import Cluster
     from gpuyard.evaluate.replay import PolicyRun
     from gpuyard.workload import Workload
+
+Classes = Literal["user", "group", "partition", "gpus", "runtime", "priority"]
+"""``gpuyard.metrics.classes.KINDS``, which help must not load."""
 
 
 def simulate(
@@ -56,7 +60,7 @@ def simulate(
         Parameter(negative=(), help="Show this metric (docs/contract/metrics.md); repeat it for more."),
     ] = None,
     by: Annotated[
-        Literal["priority", "group", "gpus"] | None, Parameter(help="Also show metrics by class of jobs.")
+        Classes | None, Parameter(help="Also show metrics by class of jobs: who gains, who loses.")
     ] = None,
     out: Annotated[Path | None, Parameter(help="Write schedules and metrics into this directory.")] = None,
     csv: Annotated[bool, Flag, Parameter(help="With --out: schedules as CSV too.")] = False,
@@ -89,6 +93,8 @@ def simulate(
         _check_out(out)
     need_cluster(cluster, workload)
     jobs, machines, report = open_trace(workload, cluster)
+    if by is not None:
+        _check_classes(jobs, by)
     past = None if history is None else open_trace(str(history), None)[0]
     runs = replayed(jobs, machines, policy or ["fifo"], simulation, price_per_kwh=price, history=past)  # type: ignore[arg-type]
     for note in (note for run in runs for note in run.result.notes):
@@ -98,8 +104,8 @@ def simulate(
     if json:
         document = replay_document(workload, runs, chosen, report)
         if by is not None:
-            for result, run in zip(document["results"], runs, strict=True):
-                result["breakdown"] = {"by": by, "classes": run.result.breakdown(by).to_dicts()}
+            for result, rows in zip(document["results"], _breakdowns(by, runs).values(), strict=True):
+                result["breakdown"] = {"by": by, "classes": rows}
         print_json(document)
         return
     console = open_console()
@@ -142,6 +148,13 @@ def _check_out(directory: Path) -> None:
         raise InputError(f"--out {error}") from None
 
 
+def _check_classes(workload: "Workload", by: str) -> None:
+    """Before long work: refuse classes by a column that the jobs lack."""
+    from gpuyard.metrics.classes import classify
+
+    classify(workload.frame, by)
+
+
 def _check_metrics(names: Sequence[str]) -> tuple[str, ...]:
     from gpuyard.metrics.catalogue import metrics
 
@@ -151,23 +164,45 @@ def _check_metrics(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def show_comparison(console: "Console", source: str, runs: "list[PolicyRun]", chosen: Sequence[str]) -> None:
-    """Metrics of one policy, or of several beside each other."""
+    """Metrics of one policy, or of several beside each other and their classes with the longest waits."""
     from gpuyard.metrics.catalogue import metrics
 
     shown = {name: metrics()[name] for name in chosen}
-    heading, notes = comparison_notes(source, [run.result for run in runs])
+    waits = _class_waits(runs) if len(runs) > 1 and tuple(chosen[: len(COMPARED)]) == COMPARED else []
+    alarms = [one for one in waits if one.losers]
+    heading, notes = comparison_notes(source, [run.result for run in runs], alarm=bool(alarms))
     console.print(heading, "", sep="\n")
     if len(runs) == 1:
         console.print(single_table(runs[0].metrics, shown))
     else:
-        names, values = [run.policy for run in runs], [run.metrics for run in runs]
-        console.print(comparison_table(console, names, values, shown))
+        names, values = [run.entry.label for run in runs], [run.metrics for run in runs]
+        console.print(comparison_table(console, names, values, shown, [one.worst for one in waits]))
+    if alarms:
+        console.print("", *(loser_note(one) for one in alarms), sep="\n")
     console.print("", *notes, "", sep="\n", style="dim")
+
+
+def _class_waits(runs: "list[PolicyRun]") -> list[PolicyWaits]:
+    """Of each policy the waits of classes of jobs, beside those under the first policy."""
+    from gpuyard.evaluate.tables import class_frame
+    from gpuyard.metrics.classes import class_labels, class_waits, common_users
+
+    frame = runs[0].result.workload.frame
+    labels = class_labels(frame, common_users([frame]))
+    tables = [class_frame(run.policy, 0, run.result, labels) for run in runs]
+    found = [class_waits(table, tables[0]) for table in tables]
+    return [
+        PolicyWaits(run.entry.label, runs[0].entry.label, waits)
+        for run, waits in zip(runs, found, strict=True)
+    ]
+
+
+def _breakdowns(by: str, runs: "list[PolicyRun]") -> dict[str, list[dict[str, Any]]]:
+    return {run.entry.label: run.result.breakdown(by).to_dicts() for run in runs}
 
 
 def _show_classes(console: "Console", by: str, runs: "list[PolicyRun]", chosen: Sequence[str]) -> None:
     from gpuyard.metrics.catalogue import metrics
 
     shown = {name: metrics()[name] for name in chosen or OF_CLASSES if metrics()[name].per_class}
-    breakdowns = {run.policy: run.result.breakdown(by).to_dicts() for run in runs}
-    console.print(class_table(console, by, breakdowns, shown))
+    console.print(class_table(console, by, _breakdowns(by, runs), shown))

@@ -1,6 +1,7 @@
 """Classes of jobs: by user, group, partition, size, run time and priority, and the metrics of each."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,14 @@ GPU_CLASSES = {
 """Classes of gang size, each with the most thousandths of GPUs that a job of it asks for."""
 MEASURES = ("mean_bounded_slowdown", "mean_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s")
 """Metrics of a class in ``class_table``."""
+WATCHED = ("gpus", "runtime", "group", "partition")
+"""Kinds among which the worst class is looked for."""
+FEWEST_JOBS = 20
+"""Smaller classes have no 99th percentile to speak of."""
+FAR_ABOVE, WORTH_S = 1.5, 600.0
+"""A wait is far above another from this factor, and this difference, on."""
+SHORT_WORDS = {"gpus": "{} GPUs", "runtime": "runs {}", "group": "group {}", "partition": "partition {}"}
+_SHORT_RUN_TIMES = ("< 1 min", "1-20 min", "20-60 min", "1-6 h", "6-24 h", "> 1 d")
 LOSING = ("mean_bounded_slowdown", "mean_wait_s")
 """A class loses where one of these, of which less is better, rises."""
 
@@ -163,3 +172,54 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return 0.0
+
+
+@dataclass(frozen=True)
+class ClassWait:
+    """The 99th-percentile wait of a class of jobs, and that under the policy it is compared with."""
+
+    by: str
+    name: str
+    p99_wait_s: float
+    other_s: float | None = None
+
+    @property
+    def is_far_above(self) -> bool:
+        """Whether it is much longer than under the other policy."""
+        return is_far_above(self.p99_wait_s, self.other_s)
+
+    @property
+    def short(self) -> str:
+        """What the class is called in a narrow column: ``5-8 GPUs``."""
+        if self.by == "gpus" and self.name == "1":
+            return "1 GPU"
+        name = self.name
+        if self.by == "runtime":
+            name = _SHORT_RUN_TIMES[list(RUN_TIMES_S).index(name)]
+        return SHORT_WORDS.get(self.by, f"{self.by} {{}}").format(name or "(none)")
+
+
+def is_far_above(wait_s: float | None, other_s: float | None) -> bool:
+    """Whether a wait is much longer than another one."""
+    if wait_s is None or other_s is None:
+        return False
+    return wait_s > FAR_ABOVE * other_s and wait_s - other_s > WORTH_S
+
+
+def class_waits(table: pl.DataFrame, other: pl.DataFrame | None = None) -> list[ClassWait]:
+    """Classes by their 99th-percentile waits, the longest first.
+
+    Args:
+        table: A policy's ``class_table``.
+        other: That of the policy which it is compared with.
+    """
+    found = table.filter(pl.col("by").is_in(WATCHED), pl.col("jobs") >= FEWEST_JOBS)
+    theirs = (
+        {} if other is None else {(row["by"], row["class"]): row["p99_wait_s"] for row in other.to_dicts()}
+    )
+    waits = [
+        ClassWait(row["by"], row["class"], row["p99_wait_s"], theirs.get((row["by"], row["class"])))
+        for row in found.to_dicts()
+        if row["p99_wait_s"] is not None
+    ]
+    return sorted(waits, key=lambda one: (-one.p99_wait_s, WATCHED.index(one.by)))

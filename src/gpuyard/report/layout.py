@@ -1,6 +1,5 @@
 """Parts of the page as HTML. Every text goes through ``escape``."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -10,7 +9,7 @@ from gpuyard.evaluate.comparison import Loser
 from gpuyard.report.figures import Palette
 from gpuyard.report.model import Answer, Report, Standing, Tile
 from gpuyard.report.words import interval, percent
-from gpuyard.units import metric_label, metric_text
+from gpuyard.units import kept_together, metric_label, metric_text
 
 COLUMNS = (
     *("mean_bounded_slowdown", "mean_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s", "gpu_utilization"),
@@ -39,17 +38,14 @@ ROLES = {
 VERDICT_SIGNS = {"better": "▲", "worse": "▼", "tie": "≈", "reference": "◆", "one run": ""}
 
 
-_UNITS = re.compile(r"(?<=\d) (?=%|(?:d|h|min|s|ms|kWh|GPUs?)\b)")
-
-
 def breakable(name: str) -> str:
     """A text with names of policies that may go on in a new line after their parts."""
-    return kept_together(name).replace("+", "+<wbr>").replace("/", "/<wbr>")
+    return unbroken(name).replace("+", "+<wbr>").replace("/", "/<wbr>")
 
 
-def kept_together(text: str) -> str:
-    """A text whose numbers do not part from their percent signs and units."""
-    return _UNITS.sub("&nbsp;", escape(text))
+def unbroken(text: str) -> str:
+    """A text, as HTML, whose numbers do not part from their percent signs and units."""
+    return kept_together(escape(text), "&nbsp;")
 
 
 def section(id: str, heading: str, *parts: str, intro: str = "") -> str:
@@ -66,12 +62,12 @@ def section(id: str, heading: str, *parts: str, intro: str = "") -> str:
 def answer_section(answer: Answer, chart: str, *, weak: bool = False) -> str:
     """The first screen."""
     tiles = "".join(_tile(tile, weak) for tile in answer.figures)
-    words = "".join(f"<p>{kept_together(text)}</p>" for text in answer.words)
+    words = "".join(f"<p>{unbroken(text)}</p>" for text in answer.words)
     more = f"<details class='words' open><summary>In words</summary>{words}</details>" if words else ""
     return (
         '<section id="answer" aria-labelledby="answer-title">'
         f'<h2 id="answer-title" class="answer">{breakable(answer.sentence)}</h2>'
-        f'<p class="sure">{kept_together(answer.sure)}</p>'
+        f'<p class="sure">{unbroken(answer.sure)}</p>'
         f'<dl class="tiles">{tiles}</dl>{chart}{more}</section>'
     )
 
@@ -79,11 +75,11 @@ def answer_section(answer: Answer, chart: str, *, weak: bool = False) -> str:
 def _tile(tile: Tile, weak: bool) -> str:
     colour = verdict_class(tile.verdict, weak)
     noted = " <small>weak</small>" if colour == "weak" else ""
-    change = f'<dd class="change {colour}">{kept_together(tile.change)}{noted}</dd>' if tile.change else ""
-    value = kept_together(tile.value)
+    change = f'<dd class="change {colour}">{unbroken(tile.change)}{noted}</dd>' if tile.change else ""
+    value = unbroken(tile.value)
     if not tile.change and tile.verdict != "one run":
         value = f'<span class="{colour}">{value}{noted}</span>'
-    remark = f'<dd class="remark">{kept_together(tile.remark)}</dd>' if tile.remark else ""
+    remark = f'<dd class="remark">{unbroken(tile.remark)}</dd>' if tile.remark else ""
     return f"<div><dt>{escape(tile.name)}</dt><dd>{value}</dd>{change}{remark}</div>"
 
 

@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Self
 
 from rich.console import Console
 
 from gpuyard.files import atomic_write
-from gpuyard.units import duration, rough
+from gpuyard.units import duration, kept_together, rough
 
 BAR_AFTER_S = 0.3
 """Work shorter than this shows no progress bar: it would only flicker."""
@@ -22,6 +23,21 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Leave it to ``gpuyard.cli.main``; rich would end the process."""
         raise BrokenPipeError
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; texts are broken into lines between words, but never between a number and its unit."""
+        if not options.get("soft_wrap"):
+            objects = tuple(in_lines(one, self.width) if isinstance(one, str) else one for one in objects)
+        super().print(*objects, **options)
+
+
+def in_lines(text: str, width: int) -> str:
+    """A text on lines of at most so many columns, where words allow it."""
+    lines = [
+        wrap(line, width, break_long_words=False, break_on_hyphens=False, replace_whitespace=False) or [""]
+        for line in kept_together(text).split("\n")
+    ]
+    return "\n".join(part for line in lines for part in line).replace("\u00a0", " ")
 
 
 def output(**options: Any) -> Console:

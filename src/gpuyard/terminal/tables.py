@@ -14,19 +14,21 @@ from gpuyard.units import duration, metric_label, metric_text, number, plural, r
 COMPARED = (
     "mean_wait_s",
     "p99_wait_s",
+    "max_wait_s",
     "mean_jct_s",
     "mean_bounded_slowdown",
     "gpu_utilization",
-    "makespan_s",
 )
 """Metrics that are asked for first."""
+LEAST_MISSED = "mean_jct_s"
+"""What gives way to the worst class in a narrow terminal."""
 OF_ONE_POLICY = (
     *("mean_wait_s", "p50_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s", "mean_bounded_slowdown"),
     *("makespan_s", "gpu_utilization", "fragmentation", "mean_queue_length", "throughput_jobs_per_h"),
     *("completed_jobs", "backfilled_jobs", "starved_jobs"),
 )
 """Metrics of a single policy, for which there is more room."""
-OF_CLASSES = ("mean_wait_s", "p99_wait_s", "mean_jct_s", "mean_bounded_slowdown")
+OF_CLASSES = ("mean_wait_s", "p99_wait_s", "max_wait_s", "mean_bounded_slowdown")
 """Metrics of a class of jobs."""
 
 WIDEST = 10_000
@@ -35,6 +37,10 @@ NARROWEST = len("+express:600:0.1")
 """Columns that a policy's name needs at least, on several lines."""
 MARK = "*"
 BEST = "bold green"
+ALARM = "!"
+ALARMED = ("p99_wait_s", "max_wait_s")
+"""Metrics that are marked where they are far above those of the first policy."""
+FAR = "bold red"
 
 Values = Mapping[str, Any]
 
@@ -59,25 +65,36 @@ def best_entries(name: str, direction: str, values: Sequence[float | None]) -> l
 
 
 def comparison_table(
-    console: Console, policies: Sequence[str], values: Sequence[Values], metrics: Mapping[str, Any]
+    console: Console,
+    policies: Sequence[str],
+    values: Sequence[Values],
+    metrics: Mapping[str, Any],
+    worst: Sequence[Any] = (),
 ) -> Table:
-    """One row a policy, one column a metric, the best value of each marked.
+    """One row a policy, one column a metric, the best value of each marked, and waits far above the first's.
 
     Args:
         console: Where it will be shown; units and names are shortened if they would not fit.
-        policies: Full names.
+        policies: Names.
         values: Each policy's values by metric.
         metrics: The metrics to show by name, each with a ``direction``.
+        worst: Each policy's class with the longest waits (``gpuyard.metrics.classes.ClassWait``).
     """
 
-    def build(short: bool, room: int) -> Table:
-        table = plain_table("policy", *_headers(metrics), right=range(1, len(metrics) + 1))
-        columns = [_metric_column(name, metrics[name].direction, values, short) for name in metrics]
+    def build(short: bool, room: int, names: Sequence[str] = tuple(metrics), narrow: bool = False) -> Table:
+        heads = [*_headers(names), *(["worst class,\np99 wait"] if worst else [])]
+        table = plain_table("policy", *heads, right=range(1, len(heads) + 1))
+        columns = [_metric_column(name, metrics[name].direction, values, short) for name in names]
+        columns += [[_worst_cell(one, short, narrow) for one in worst]] if worst else []
         for index, policy in enumerate(policies):
             table.add_row(folded(policy, room), *(column[index] for column in columns))
         return table
 
-    return first_that_fits(console, build) or _stacked_table(console, policies, values, metrics)
+    def build_narrow(short: bool, room: int) -> Table:
+        return build(short, room, [name for name in metrics if name != LEAST_MISSED], narrow=True)
+
+    table = first_that_fits(console, build) or (first_that_fits(console, build_narrow) if worst else None)
+    return table or _stacked_table(console, policies, values, metrics)
 
 
 def _stacked_table(
@@ -98,10 +115,19 @@ def _stacked_table(
     return build(max(NARROWEST, _room(console, build(0))))
 
 
+def _worst_cell(worst: Any, short: bool, narrow: bool) -> Text:
+    if worst is None:
+        return Text("-")
+    text = f"{worst.short}:{chr(10) if narrow else ' '}{duration(worst.p99_wait_s, short=short)}"
+    return Text(f"{ALARM}{text}", style=FAR) if worst.is_far_above else Text(text)
+
+
 def class_table(
     console: Console, by: str, runs: Mapping[str, Sequence[Values]], metrics: Mapping[str, Any]
 ) -> Table:
     """For each class of jobs one row a policy, the best value in the class marked.
+
+    Of several policies the last column has the change of the first metric, against the first policy.
 
     Args:
         console: Where it will be shown.
@@ -112,17 +138,32 @@ def class_table(
     classes = list(zip(*runs.values(), strict=True))
 
     def build(short: bool, room: int) -> Table:
-        headers = (by, "jobs", "policy", *_headers(metrics))
+        changed = [f"{_headers(metrics)[0]}\nchange"] if len(runs) > 1 and metrics else []
+        headers = (by, "jobs", "policy", *_headers(metrics), *changed)
         table = plain_table(*headers, right=(1, *range(3, len(headers))))
         for rows in classes:
             table.add_section()
             columns = [_metric_column(name, metrics[name].direction, rows, short) for name in metrics]
+            columns += [_changes(next(iter(metrics)), rows)] if changed else []
             for index, policy in enumerate(runs):
                 label = (rows[0]["class"] or "(none)", f"{rows[0]['jobs']:,}") if index == 0 else ("", "")
                 table.add_row(*label, folded(policy, room), *(column[index] for column in columns))
         return table
 
     return first_that_fits(console, build) or build(True, NARROWEST)
+
+
+def _changes(name: str, rows: Sequence[Values]) -> list[Text]:
+    """How a metric differs from that of the first row."""
+    first = rows[0][name]
+    return [Text("")] + [Text(_change(row[name], first)) for row in rows[1:]]
+
+
+def _change(value: float | None, first: float | None) -> str:
+    if value is None or not first:
+        return "-" if value is None or first is None or value != first else "0 %"
+    ratio = value / first - 1
+    return f"x {number(1 + ratio)}" if ratio >= 1 else f"{100 * ratio:+.0f} %"
 
 
 def first_that_fits(console: Console, build: Callable[[bool, int], Table]) -> Table | None:
@@ -167,17 +208,28 @@ def _metric_column(name: str, direction: str, rows: Sequence[Values], short: boo
     values = [row[name] for row in rows]
     texts = [metric_text(name, value, short=short) for value in values]
     return [
-        Text(f"{MARK}{text}", style=BEST) if is_best else Text(text)
-        for text, is_best in zip(texts, best_entries(name, direction, values), strict=True)
+        Text(f"{MARK}{text}", style=BEST)
+        if is_best
+        else Text(f"{ALARM}{text}", style=FAR)
+        if name in ALARMED and _far_above(value, values[0])
+        else Text(text)
+        for text, value, is_best in zip(texts, values, best_entries(name, direction, values), strict=True)
     ]
 
 
-def comparison_notes(source: str, results: Sequence[Any]) -> tuple[str, list[str]]:
+def _far_above(value: float | None, first: float | None) -> bool:
+    from gpuyard.metrics.classes import is_far_above
+
+    return is_far_above(value, first)
+
+
+def comparison_notes(source: str, results: Sequence[Any], *, alarm: bool = False) -> tuple[str, list[str]]:
     """A line above the table that says what was simulated, and lines below it.
 
     Args:
         source: The workload as the user named it.
         results: A ``SimulationResult`` for each policy.
+        alarm: Whether a wait is marked.
     """
     first = results[0]
     cluster, config = first.cluster, first.config
@@ -196,7 +248,8 @@ def comparison_notes(source: str, results: Sequence[Any]) -> tuple[str, list[str
     )
     jobs, elapsed_s = sum(len(result.schedule) for result in results), sum(r.elapsed_s for r in results)
     speed = f"{plural(jobs, 'job')} simulated in {duration(elapsed_s)} ({rough(jobs / elapsed_s)} jobs/s)."
-    best = [f"{MARK} best of the column. {speed}"] if len(results) > 1 else [speed]
+    far = f" {ALARM} wait far above that of the first row." if alarm else ""
+    best = [f"{MARK} best of the column.{far} {speed}"] if len(results) > 1 else [speed]
     return heading, [*_dropped_notes(results), *_counter_notes(results), *best]
 
 

@@ -21,7 +21,7 @@ BAD_FILES = {
         [f"{HEADER},gpu_milli", "0,1,1,500", "0,1,2,500"],
         ["line 3", "gpu_milli", "500", "gpus = 2"],
     ),
-    "a job larger than the cluster": ([*GOOD, "9,1,17"], ["job 6", "17 GPUs", "2x8", "--oversize drop"]),
+    "a job larger than the cluster": ([*GOOD, "9,1,17"], ["row 6", "17 GPUs", "2x8", "--oversize drop"]),
     "no jobs": ([HEADER], ["has no jobs"]),
     "nothing": ([], ["is empty"]),
     "too few fields": ([HEADER, "0,1"], ["line 2", "2 fields"]),

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import polars as pl
 import pytest
 
 from gpuyard import cli
+from gpuyard.cli.simulate import Classes
+from gpuyard.metrics.classes import KINDS
 from gpuyard.registry import registered
 from support.command_line import GOOD, HEADER, Run, assert_refused, document
 
@@ -49,10 +52,33 @@ def test_a_policy_named_twice_runs_once(run: Run) -> None:
 
 def test_the_best_value_of_each_column_is_marked(run: Run) -> None:
     _, out, _ = run("simulate", "demo", "--policy", "fifo", "--policy", "sjf+easy")
-    rows = {line.split()[0]: line for line in out.splitlines() if "/consolidate" in line}
-    assert "*" not in rows["fifo+strict/consolidate"]
-    assert rows["sjf+easy/consolidate"].count("*") == 6
+    rows = {line.split()[0]: line for line in out.splitlines() if line.startswith(("fifo", "sjf"))}
+    assert rows["fifo+strict"].count("*") == 1, "its longest wait is shorter"
+    assert rows["sjf+easy"].count("*") == 5
     assert "* best of the column" in out
+
+
+def test_waits_far_above_those_of_the_first_policy_are_marked_and_named(run: Run) -> None:
+    _, out, _ = run("simulate", "demo", "--policy", "fifo+easy", "--policy", "lifo+greedy")
+    rows = {line.split()[0]: line for line in out.splitlines() if line.startswith(("lifo", "fifo"))}
+    assert "!" not in rows["fifo+easy"]
+    assert rows["lifo+greedy"].count("!") == 3, "99th percentile, longest wait and worst class"
+    assert re.search(r"! lifo\+greedy: jobs that run .* \(p99\), under fifo\+easy .*; \d more classes\.", out)
+    assert "! wait far above that of the first row" in out
+    _, out, _ = run("simulate", "demo", "--policy", "fifo+easy", "--policy", "fifo+easy/spread")
+    assert "far above" not in out
+    assert "fifo+easy/consolidate" in out, "placements are told where they differ"
+
+
+def test_the_comparison_fits_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    policies = ["fifo+easy", "sjf+easy", "wspt+easy+express:600:0.1", "fair-share+easy"]
+    _, out, _ = run("simulate", "demo", *(part for name in policies for part in ("--policy", name)))
+    assert max(map(len, out.splitlines())) <= 80
+    assert "worst class" in out
+    assert "max" in out
+    assert "/consolidate" not in out
+    assert not re.search(r"\d$", out.split("\n\n")[-2].splitlines()[0]), "no number parts from its unit"
 
 
 def test_a_single_policy_shows_what_its_metrics_mean(run: Run) -> None:
@@ -90,16 +116,24 @@ def test_policies_that_drop_different_jobs_are_flagged(run: Run, tmp_path: Path)
     assert "fifo+strict/consolidate 3, fifo+strict/anywhere 0" in " ".join(out.split())
 
 
-@pytest.mark.parametrize("by", ["priority", "group", "gpus"])
+@pytest.mark.parametrize("by", ["priority", "group", "gpus", "runtime", "user"])
 def test_metrics_by_class_are_shown_and_given(run: Run, by: str) -> None:
     arguments = ["simulate", "demo", "--policy", "fifo", "--policy", "sjf+easy", "--by", by]
     _, out, _ = run(*arguments)
-    classes = {"priority": "1", "group": "g0", "gpus": "2-4"}
-    assert re.search(rf"^{classes[by]} +[\d,]+ +fifo\+strict/consolidate", out, re.M)
+    classes = {"priority": "1", "group": "g0", "gpus": "2-4", "runtime": "1 to 6 hours", "user": "u0"}
+    assert re.search(rf"^{classes[by]} +[\d,]+ +fifo\+strict +", out, re.M)
+    assert re.search(r"^ +sjf\+easy .*-\d+ %$", out, re.M), "the change of the first metric"
     _, out, _ = run(*arguments, "--json")
     breakdown = document(out)["results"][0]["breakdown"]
     assert breakdown["by"] == by
     assert sum(entry["jobs"] for entry in breakdown["classes"]) == 2000
+
+
+def test_classes_have_the_same_names_everywhere(run: Run) -> None:
+    assert get_args(Classes) == KINDS
+    code, out, err = run("simulate", "demo", "--by", "partition")
+    assert (code, out) == (2, "")
+    assert "these jobs have no column partition" in err
 
 
 def test_files_are_written_for_each_policy(run: Run, tmp_path: Path) -> None:
