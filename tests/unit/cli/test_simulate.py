@@ -65,9 +65,9 @@ def test_waits_far_above_those_of_the_first_policy_are_marked_and_named(run: Run
     assert rows["lifo+greedy"].count("!") == 3, "99th percentile, longest wait and worst class"
     assert re.search(r"! lifo\+greedy: jobs that run .* \(p99\), under fifo\+easy .*; \d more classes\.", out)
     assert "! wait far above that of the first row" in out
-    _, out, _ = run("simulate", "demo", "--policy", "fifo+easy", "--policy", "fifo+easy/spread")
+    _, out, _ = run("simulate", "demo", "--policy", "fifo", "--policy", "fifo+easy/best-fit")
     assert "far above" not in out
-    assert "fifo+easy/consolidate" in out, "placements are told where they differ"
+    assert "fifo+strict/consolidate" in out, "placements are told where they differ"
 
 
 def test_the_comparison_fits_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
