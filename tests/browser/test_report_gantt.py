@@ -84,7 +84,7 @@ def test_a_click_and_enter_open_a_job(open_page: Any, simulation_page: Path) -> 
     assert panel.locator("h3").inner_text() != first
     page.locator("#gantt-job").fill("17")
     page.locator("#gantt-find button").click()
-    assert "row in the trace\n17" in panel.inner_text()
+    assert panel.locator("h3").inner_text().endswith("17 (row 17)")
     page.locator("#gantt-fit").click()
     page.locator("#gantt-canvas").press("Escape")
     assert panel.locator("dl").count() == 0

@@ -20,6 +20,7 @@ from gpuyard.simulation.find import find_policy
 from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.workload import Workload
 from gpuyard.workload.importing import ImportReport
+from gpuyard.workload.shaping.derive import has_dates
 
 METRIC = "mean_bounded_slowdown"
 """What decides which policy is best: users feel how long they wait in terms of how long they run."""
@@ -195,6 +196,7 @@ def _setting(source: str, runs: Sequence[PolicyRun], report: ImportReport | None
         left_out=max(len(run.result.dropped) for run in runs),
         price_per_kwh=runs[0].price_per_kwh,
         imported=None if report is None else report.model_dump(mode="json"),
+        epoch_s=first.workload.metadata.epoch_s if has_dates(first.workload) else None,
     )
 
 

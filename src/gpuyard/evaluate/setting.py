@@ -50,6 +50,7 @@ class Setting:
         asked_estimates: The setting ``estimates`` as it was asked for: ``auto`` if nobody said.
         not_tried: Backfills that no heuristic of the family was tried with, as they would take minutes.
         imported: The account of the import that the jobs come from, as JSON, if there is one.
+        epoch_s: What the log's clock (UTC, since 1970) showed at time 0 of schedules; None without dates.
     """
 
     workload: str
@@ -75,6 +76,7 @@ class Setting:
     guards: Mapping[str, Any] = field(default_factory=dict)
     asked_estimates: str = ""
     not_tried: tuple[str, ...] = ()
+    epoch_s: float | None = None
 
     @property
     def is_cold(self) -> bool:

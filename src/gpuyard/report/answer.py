@@ -9,6 +9,8 @@ import numpy as np
 from gpuyard.evaluate.bootstrap import Difference
 from gpuyard.evaluate.findings import findings, tied_with
 from gpuyard.evaluate.wording import PAGE, one_of, reference_role, sentences
+from gpuyard.metrics.classes import is_far_above
+from gpuyard.report.losers import far_losers
 from gpuyard.report.model import Answer, Standing, Tile
 from gpuyard.report.words import (
     difference_words,
@@ -16,7 +18,7 @@ from gpuyard.report.words import (
     percent,
     side_figures,
 )
-from gpuyard.units import metric_label, metric_text
+from gpuyard.units import duration, metric_label, metric_text
 
 if TYPE_CHECKING:
     from gpuyard.evaluate.comparison import Comparison
@@ -115,7 +117,7 @@ def answer_of_windows(
     one = one_of(comparison.setting)
     pair = Pair(subject, other, what, change, subject is standings[0], weak, these, one)
     ties = _ties(comparison, standings, pair)
-    sentence = _sentence(pair, metric, comparison.setting.lower_is_better, bool(ties))
+    sentence = _sentence(comparison, pair, bool(ties))
     ahead, chosen = _ahead(comparison, standings, pair), _otherwise_chosen(comparison)
     sure = " ".join(filter(None, (_sureness(pair), _ties_text(ties), ahead, chosen)))
     return Answer(sentence, sure, _figures(pair, metric), words)
@@ -139,7 +141,8 @@ def _words(comparison: "Comparison") -> list[str]:
     return sentences(comparison, [one for one in findings(comparison) if one.kind != "ties"], PAGE)
 
 
-def _sentence(pair: Pair, metric: str, lower_is_better: bool, tied: bool) -> str:
+def _sentence(comparison: "Comparison", pair: Pair, tied: bool) -> str:
+    metric, lower_is_better = comparison.setting.metric, comparison.setting.lower_is_better
     name, label, change = pair.subject.label, metric_label(metric), pair.change
     if change.ratio == 0:
         return f"{name} and {pair.told}, are equally good: the same {label}."
@@ -154,12 +157,14 @@ def _sentence(pair: Pair, metric: str, lower_is_better: bool, tied: bool) -> str
         return f"It is unclear whether {name} is {way}: {told}, on too few {pair.these} to tell."
     best = "among the best" if tied else "best"
     place = "worse" if not better else best if pair.leads else "better"
-    return f"{name} is {place}: {told}{_price(pair, metric) if better else ''}."
+    return f"{name} is {place}: {told}{_price(comparison, pair) if better else ''}."
 
 
-def _price(pair: Pair, metric: str) -> str:
+def _price(comparison: "Comparison", pair: Pair) -> str:
     """What is clearly worse than with the reference: differences to other policies have no intervals."""
-    told = []
+    metric, told = comparison.setting.metric, []
+    if pair.one == "run":
+        return _price_of_one_run(comparison, pair)
     for beside, name in PRICES.items():
         own, theirs = pair.subject.changes.get(beside), pair.other.changes.get(beside)
         if beside == metric or own is None or theirs is None or theirs.verdict != "reference":
@@ -168,6 +173,22 @@ def _price(pair: Pair, metric: str) -> str:
             told.append(f"{_longer(own.ratio)} {name}")
     named = " and ".join(filter(None, (", ".join(told[:-1]), *told[-1:])))
     return f", at the price of {named}" if named else ""
+
+
+def _price_of_one_run(comparison: "Comparison", pair: Pair) -> str:
+    """What is much worse, without intervals: the longest waits, and the class that pays most."""
+    told = []
+    for metric in ("max_wait_s", "p99_wait_s"):
+        own, theirs = pair.subject.values.get(metric), pair.other.values.get(metric)
+        if metric != comparison.setting.metric and own and theirs and is_far_above(own, theirs):
+            told.append(f"{_longer(own / theirs - 1)} {PRICES[metric]} ({metric_text(metric, own)})")
+    losers = far_losers(comparison.classes, pair.subject.name, pair.other.name)
+    if losers:
+        first = losers[0]
+        jobs = f"jobs of {first.short}".replace("jobs of runs", "jobs that run")
+        waits = f"{duration(first.p99_wait_s)} instead of {duration(first.other_s or 0.0)} (p99)"
+        told.append(f"{jobs} waiting {waits}")
+    return f", at the price of {' and '.join(told)}" if told else ""
 
 
 def _longer(ratio: float) -> str:

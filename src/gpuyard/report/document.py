@@ -16,6 +16,7 @@ from gpuyard.report.figures import (
 )
 from gpuyard.report.frame import framed, resource
 from gpuyard.report.gantt import gantt_data
+from gpuyard.report.losers import extremes
 from gpuyard.report.model import Report
 from gpuyard.report.tables import table_files
 from gpuyard.report.training import training_charts
@@ -62,7 +63,7 @@ def page(report: Report, runs: Sequence[Run]) -> str:
     gantt = gantt_data(report, _subject_first(report, palette))
     sections = _sections(report, palette, charts, gantt is not None)
     body = [
-        layout.answer_section(report.answer, layout.figure(answer_chart), weak=report.weak),
+        layout.answer_section(report.answer, layout.figure(answer_chart), _who(report), weak=report.weak),
         *sections.values(),
     ]
     every = [answer_chart, *(chart for some in charts.values() for chart in some)]
@@ -74,6 +75,14 @@ def page(report: Report, runs: Sequence[Run]) -> str:
     links = {key: _SECTIONS[key] for key, html in sections.items() if html}
     text = "\n".join(filter(None, body))
     return framed(report.title, report.subtitle, links, text, data, gantt[1] if gantt else None)
+
+
+def _who(report: Report) -> str:
+    """Who gains and who loses most, of the policies that the answer is about."""
+    if not report.other:
+        return ""
+    said = f"under {report.label(report.subject)}, compared with {report.label(report.other)}"
+    return layout.who_table(extremes(report.classes, report.subject, report.other), said)
 
 
 def _subject_first(report: Report, palette: Palette) -> list[str]:

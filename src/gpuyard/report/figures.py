@@ -2,7 +2,8 @@
 
 A chart is a dictionary: ``id``, ``title``, ``note``, ``kind`` and what that kind needs.
 
-* ``lines``: ``x`` and ``y`` (axes) and ``series``, each with ``name``, ``colour``, ``x`` and ``y``.
+* ``lines``: ``x`` and ``y`` (axes) and ``series``, each with ``name``, ``colour``, ``x`` and ``y``. Names in
+  ``hidden`` show when they are asked for.
   ``tells`` says what screen readers are told of a line: ``quantiles``, ``maximum``, else where it ends.
   A series may have ``low`` and ``high``, a band around it. A chart may have ``steps``: a value holds until
   the next. ``levels``, each with ``name`` and ``value``, are marked across it.
@@ -11,8 +12,9 @@ A chart is a dictionary: ``id``, ``title``, ``note``, ``kind`` and what that kin
 * ``rows``: ``x`` (an axis) and ``rows``, each with ``name`` and ``dots``: ``series`` (its name), ``colour``,
   ``value`` and, for an interval, ``low`` and ``high``.
 
-An axis has ``label``, ``unit`` (``s``, ``1``, ``share``, ``change``, ``steps``, ``minutes``) and ``scale``
-(``linear`` or ``log``). A chart may have ``choices`` instead: charts by name, of which one shows at a time.
+An axis has ``label``, ``unit`` (``s``, ``1``, ``share``, ``change``, ``steps``, ``minutes``, or ``moment``
+with ``epoch``: what the log's clock showed at 0) and ``scale`` (``linear`` or ``log``). A chart may have
+``choices`` instead: charts by name, of which one shows at a time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +32,9 @@ from gpuyard.units import metric_label
 
 MOST_LINES = 8
 """Policies in one chart; more cannot be told apart by colour or dashes."""
+MOST_TANGLED = 3
+"""Policies over time that can be told apart when all lines show."""
+SHOWN_FIRST = "Click names to show more policies."
 QUANTILES = 240
 CDF_NOTE = "Share of jobs at most so high: further left and up is better."
 BINS = 360
@@ -199,17 +204,35 @@ def time_charts(report: Report, palette: Palette) -> list[Chart]:
         key = {**palette.key(name), "x": middles}
         waiting.append({**key, "y": rounded(in_queue, 4)})
         busy.append({**key, "y": rounded(held, 4)})
-    time = axis("time", "s")
+    dated = report.epoch_s is not None
+    time = {
+        **axis("time (UTC)" if dated else "time since the first submit", "moment"),
+        "epoch": report.epoch_s,
+    }
+    time |= {"low": begin, "high": float(edges[-1])}
+    hidden = _in_the_background(report, palette, list(frames))
     note = report.part_text
-    charts = [_over_time("queue", "Jobs waiting", "jobs waiting", axis("jobs", "1", low=0.0), waiting)]
+    charts = [
+        _over_time("queue", "Jobs waiting", "number of jobs waiting", axis("jobs", "1", low=0.0), waiting)
+    ]
     if gpus:
         use = axis("GPUs in use", "share", low=0.0, high=1.0)
         charts.insert(0, _over_time("utilisation", "GPUs in use", "share of all GPUs", use, busy))
-    return [{**chart, "x": time, "note": f"{chart['note']} {note}".strip()} for chart in charts]
+    note = f"{note} {SHOWN_FIRST}" if hidden else note
+    told = {"x": time, "hidden": hidden}
+    return [{**chart, **told, "note": f"{chart['note']} {note}".strip()} for chart in charts]
+
+
+def _in_the_background(report: Report, palette: Palette, names: Sequence[str]) -> list[str]:
+    """Labels of policies whose lines show when they are asked for: many lines over time are one tangle."""
+    first = {report.subject, report.reference}
+    if len(names) <= MOST_TANGLED or not first & set(names):
+        return []
+    return [palette.labels[name] for name in names if name not in first]
 
 
 def _over_time(id: str, title: str, what: str, y: Chart, series: list[Chart]) -> Chart:
-    note = f"Means of {what}, over {BINS} spans of time."
+    note = f"Mean {what} in each of {BINS} spans of time."
     told = {"kind": "lines", "tells": "maximum", "title": f"{title} over time"}
     return {"id": id, **told, "note": note, "y": y, "series": series}
 

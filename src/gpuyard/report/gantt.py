@@ -51,6 +51,7 @@ def gantt_data(report: Report, policies: Sequence[str]) -> tuple[dict[str, Any],
         shown.append({"name": name, "label": report.label(name), "columns": f"policy-{number}"})
     about = {
         "unit_s": unit_s,
+        "epoch_s": report.epoch_s,
         "jobs": len(jobs),
         "nodes": _node_groups(report, frames),
         "policies": shown,

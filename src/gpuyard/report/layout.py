@@ -7,6 +7,7 @@ from typing import Any
 from gpuyard.evaluate.bootstrap import Difference, Verdict
 from gpuyard.evaluate.comparison import Loser
 from gpuyard.report.figures import Palette
+from gpuyard.report.losers import Shift
 from gpuyard.report.model import Answer, Report, Standing, Tile
 from gpuyard.report.words import interval, percent
 from gpuyard.units import kept_together, metric_label, metric_text
@@ -59,8 +60,8 @@ def section(id: str, heading: str, *parts: str, intro: str = "") -> str:
     return f'<section id="{name}" aria-labelledby="{name}-title">{title}{said}{body}</section>'
 
 
-def answer_section(answer: Answer, chart: str, *, weak: bool = False) -> str:
-    """The first screen."""
+def answer_section(answer: Answer, chart: str, who: str = "", *, weak: bool = False) -> str:
+    """The first screen: the answer, its figures, who gains and loses, and the chart."""
     tiles = "".join(_tile(tile, weak) for tile in answer.figures)
     words = "".join(f"<p>{unbroken(text)}</p>" for text in answer.words)
     more = f"<details class='words' open><summary>In words</summary>{words}</details>" if words else ""
@@ -68,7 +69,7 @@ def answer_section(answer: Answer, chart: str, *, weak: bool = False) -> str:
         '<section id="answer" aria-labelledby="answer-title">'
         f'<h2 id="answer-title" class="answer">{breakable(answer.sentence)}</h2>'
         f'<p class="sure">{unbroken(answer.sure)}</p>'
-        f'<dl class="tiles">{tiles}</dl>{chart}{more}</section>'
+        f'<dl class="tiles">{tiles}</dl>{who}{chart}{more}</section>'
     )
 
 
@@ -245,8 +246,8 @@ def _change_cell(change: Difference | None) -> str:
     if change is None or not change.is_known:
         return '<td class="number">-</td>'
     span = interval(change)
-    small = f'<span class="remark">{escape(span)}</span>' if span else ""
-    return f'<td class="number" data-value="{change.ratio!r}">{escape(percent(change.ratio))}{small}</td>'
+    small = f'<span class="remark">{unbroken(span)}</span>' if span else ""
+    return f'<td class="number" data-value="{change.ratio!r}">{unbroken(percent(change.ratio))}{small}</td>'
 
 
 def _value_cell(one: Standing, metric: str, report: Report) -> str:
@@ -257,9 +258,39 @@ def _value_cell(one: Standing, metric: str, report: Report) -> str:
     if metric != report.metric and change is not None and change.is_known and change.verdict != "reference":
         name = verdict_class(change.verdict, report.weak)
         hint = f' title="95 % interval {escape(interval(change))}"' if change.has_interval else ""
-        small = f'<span class="remark {name}"{hint}>{escape(percent(change.ratio))}</span>'
+        small = f'<span class="remark {name}"{hint}>{unbroken(percent(change.ratio))}</span>'
     text = escape(metric_text(metric, value, short=True))
     return f'<td class="number" data-value="{float(value)!r}">{text}{small}</td>'
+
+
+def who_table(rows: Sequence[tuple[str, Shift | None, Shift | None]], said: str) -> str:
+    """Who gains most and who loses most, a row a kind of class; empty if nobody does."""
+    if not rows:
+        return ""
+    body = "".join(
+        f'<tr><th scope="row">by {escape(title)}</th>'
+        f"{_shift_cell(gain, 'better')}{_shift_cell(loss, 'worse')}</tr>"
+        for title, gain, loss in rows
+    )
+    heads = "".join(f'<th scope="col">{text}</th>' for text in ("", "gains most", "loses most"))
+    return (
+        f'<div id="who"><h3>Who gains, who loses</h3><p class="note">Waits {escape(said)}; '
+        f'<a href="#classes">all classes</a></p>{_wide("Who gains, who loses")}'
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div></div>"
+    )
+
+
+def _shift_cell(shift: Shift | None, verdict: str) -> str:
+    if shift is None:
+        return '<td class="muted">nobody</td>'
+    name = CLASS_NAMES.get(shift.by, f"{shift.by} {{}}").format(shift.name or "(none)")
+    name = "jobs of 1 GPU" if (shift.by, shift.name) == ("gpus", "1") else name
+    before, now = (metric_text(shift.metric, value) for value in (shift.before, shift.now))
+    told = unbroken(f"{metric_label(shift.metric)} {before} → {now}")
+    return (
+        f'<td>{unbroken(name)}: <span class="{verdict}">{unbroken(percent(shift.ratio))}</span>'
+        f'<span class="remark">{told}</span></td>'
+    )
 
 
 def losses_table(losses: Sequence[Loser], said: str) -> str:

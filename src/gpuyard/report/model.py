@@ -93,6 +93,8 @@ class Report:
         classes: Columns policy, by, class, jobs, and a metric each; empty if there are none.
         losses: Classes that fare worse under that policy than under the reference.
         losses_text: What they are, in words.
+        other: Name of the policy that the subject is compared with; empty if there is none.
+        epoch_s: What the log's clock showed at time 0 of schedules; None if the log has no dates.
         weak: Whether intervals are likely to be too narrow, so that no verdict is sure.
         windows: Of each policy, the deciding metric on each window.
         part_text: Which part of the comparison schedules show.
@@ -118,6 +120,8 @@ class Report:
     runs: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     losses: Sequence[Loser] = ()
     losses_text: str = ""
+    epoch_s: float | None = None
+    other: str = ""
     weak: bool = False
     windows: Mapping[str, Sequence[tuple[str, float]]] = field(default_factory=dict)
     part_text: str = ""

@@ -4,13 +4,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpuyard.evaluate.bootstrap import Difference
+from gpuyard.evaluate.bootstrap import Difference, Verdict
 from gpuyard.evaluate.wording import PAGE
+from gpuyard.metrics.classes import is_far_above
 from gpuyard.report.model import Standing, Tile
 from gpuyard.units import metric_label, metric_text
 
 SIDE_METRICS = ("mean_jct_s", "mean_wait_s", "p99_wait_s", "max_wait_s")
 """What stands beside every gain: an average may hide jobs that starve."""
+ALARMED = ("p99_wait_s", "max_wait_s")
+"""Of one run, those that are marked where they are far above the other policy's."""
 
 
 def percent(ratio: float | None) -> str:
@@ -76,6 +79,11 @@ def _beside(best: Standing, other: Standing | None, metric: str, tile: Tile) -> 
     change = own if own is not None and theirs is not None and theirs.verdict == "reference" else None
     span = f" ({interval(change)})" if interval(change) else ""
     remark = f"against {metric_text(metric, other.values.get(metric))} with {other.label}"
-    return replace(
-        tile, remark=remark, change=f"{ratio}{span}", verdict=change.verdict if change else "one run"
-    )
+    verdict: Verdict = change.verdict if change else "one run"
+    if verdict == "one run" and metric in ALARMED and _is_far(best, other, metric):
+        verdict = "worse"
+    return replace(tile, remark=remark, change=f"{ratio}{span}", verdict=verdict)
+
+
+def _is_far(best: Standing, other: Standing, metric: str) -> bool:
+    return is_far_above(best.values.get(metric), other.values.get(metric))

@@ -134,11 +134,9 @@ class BarCanvas {
     context.font = "12px system-ui, sans-serif";
     context.fillStyle = this.muted;
     context.textAlign = "left";
-    const step = timeStep((view.to - view.from) / Math.max((this.width - GUTTER) / 110, 1));
-    for (let k = Math.ceil(view.from / step); k * step <= view.to; k++) {
-      const at = GUTTER + ((k * step - view.from) / (view.to - view.from)) * (this.width - GUTTER);
+    for (const { value, text } of momentTicks(view.from, view.to, this.epoch, (this.width - GUTTER) / 120)) {
+      const at = GUTTER + ((value - view.from) / (view.to - view.from)) * (this.width - GUTTER);
       context.fillRect(at, RULER - 6, 1, 6);
-      const text = duration(k * step);
       if (at + 4 + context.measureText(text).width < this.width) context.fillText(text, at + 4, 15);
     }
   }

@@ -37,7 +37,12 @@ class GanttDetails {
 
   name(job) {
     const { jobs } = this.gantt;
-    return `job ${(jobs.names.id && jobs.names.id[job]) || jobs.row[job]}`;
+    const id = jobs.names.id && jobs.names.id[job];
+    return id ? `job ${id} (row ${jobs.row[job]})` : `row ${jobs.row[job]}`;
+  }
+
+  moment(seconds, precise = false) {
+    return momentText(seconds, this.gantt.about.epoch_s, precise);
   }
 
   /** Names and values of a job, as told in the panel. */
@@ -48,10 +53,10 @@ class GanttDetails {
     const facts = { policy: about.policies[number].label, GPUs: `${jobs.gpus[job]}${share}`, user: jobs.names.user[jobs.user[job]],
       group: jobs.names.group[jobs.group[job]], priority: jobs.names.priority[jobs.priority[job]] };
     if (Number.isNaN(schedule.start[job])) return { ...facts, "under this policy": "it did not run" };
-    return { ...facts, submitted: duration(jobs.submit[job]), waited: duration(schedule.start[job] - jobs.submit[job]), started: duration(schedule.start[job]),
-      ended: duration(schedule.end[job]), "run time": duration(jobs.length[job]), "completion time": duration(stay),
+    return { ...facts, submitted: this.moment(jobs.submit[job]), waited: duration(schedule.start[job] - jobs.submit[job]), started: this.moment(schedule.start[job]),
+      ended: this.moment(schedule.end[job]), "run time": duration(jobs.length[job]), "completion time": duration(stay),
       "bounded slowdown": short(Math.max(1, stay / Math.max(jobs.length[job], 10))), backfilled: schedule.backfilled[job] ? "yes" : "no",
-      nodes: this.nodesOf(job), "row in the trace": String(jobs.row[job]) };
+      nodes: this.nodesOf(job) };
   }
 
   nodesOf(job) {
@@ -63,7 +68,7 @@ class GanttDetails {
 
   showJob(job) {
     const facts = Object.entries(this.facts(job)).filter(([, value]) => value !== "" && value !== undefined);
-    const list = element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, String(value))]));
+    const list = element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", /^\d{4}-\d\d-/.test(value) ? { class: "moment" } : {}, String(value))]));
     this.panel.replaceChildren(element("h3", {}, this.name(job)), list);
   }
 
@@ -78,7 +83,7 @@ class GanttDetails {
   hint(bar, at) {
     if (!bar) return this.hideHint();
     const { jobs, schedule } = this.gantt, job = schedule.bars.job[bar.k];
-    const lines = [this.name(job), `${jobs.gpus[job]} GPUs for ${duration(jobs.length[job])}`, `waited ${duration(schedule.start[job] - jobs.submit[job])}`];
+    const lines = [this.name(job), `${jobs.gpus[job]} ${jobs.gpus[job] === 1 ? "GPU" : "GPUs"} for ${duration(jobs.length[job])}`, `waited ${duration(schedule.start[job] - jobs.submit[job])}`];
     this.hintBox.replaceChildren(...lines.map((text) => element("p", {}, text)));
     this.hintBox.hidden = false;
     const { width, height } = this.gantt.surface;
@@ -93,8 +98,9 @@ class GanttDetails {
   /** Select the job with this row of the trace or id of the log. */
   find(text) {
     const { gantt } = this, { jobs } = gantt;
+    const row = /^(?:row[: ])?(\d+)$/.exec(text);
     let job = jobs.names.id ? jobs.names.id.indexOf(text) : -1;
-    if (job < 0 && /^\d+$/.test(text)) job = jobs.row.indexOf(Number(text));
+    if (job < 0 && row) job = jobs.row.indexOf(Number(row[1]));
     if (job < 0) this.panel.replaceChildren(element("p", {}, `There is no job ${text} here. ${this.range()}`));
     else gantt.select(job, true);
   }
@@ -111,7 +117,8 @@ class GanttDetails {
   tellView() {
     const { view, nodes } = this.gantt;
     const rows = view.rows >= nodes.count ? (nodes.count === 1 ? "its one node" : `all ${nodes.count} nodes`) : `nodes ${Math.ceil(view.top)} to ${Math.floor(view.top + view.rows - 1e-9)} of ${nodes.count}`;
-    this.status.textContent = `Showing ${duration(Math.max(view.from, 0))} to ${duration(view.to)}, ${rows}.`;
+    const close = view.to - view.from < 2 * DAY_S;
+    this.status.textContent = `Showing ${this.moment(Math.max(view.from, 0), close)} to ${this.moment(view.to, close)}, ${rows}.`;
     clearTimeout(this.later);
     this.later = setTimeout(() => this.fillTable(), 200);
   }
@@ -129,7 +136,7 @@ class GanttDetails {
   fillTable() {
     if (!this.table.open || !this.gantt.schedule) return;
     const every = this.jobsInView(), { jobs, schedule } = this.gantt;
-    const rows = every.slice(0, MOST_TABLE_ROWS).map((job) => [this.name(job), duration(schedule.start[job]), duration(schedule.start[job] - jobs.submit[job]),
+    const rows = every.slice(0, MOST_TABLE_ROWS).map((job) => [this.name(job), this.moment(schedule.start[job]), duration(schedule.start[job] - jobs.submit[job]),
       duration(jobs.length[job]), jobs.gpus[job], jobs.names.user[jobs.user[job]], this.nodesOf(job)]);
     const more = every.length > MOST_TABLE_ROWS ? element("p", { class: "note" }, `The first ${MOST_TABLE_ROWS} of ${every.length.toLocaleString("en-US")}; zoom in, or take the CSV file.`) : null;
     this.table.querySelector(".scroll").replaceChildren(plainTable([["job", "started", "waited", "run time", "GPUs", "user", "nodes"], ...rows]), ...(more ? [more] : []));

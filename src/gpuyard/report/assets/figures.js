@@ -24,6 +24,7 @@ function linearScale(axis, values, size, spacing) {
   let low = axis.low ?? values.reduce((a, b) => Math.min(a, b), axis.zero ? 0 : Infinity);
   let high = axis.high ?? values.reduce((a, b) => Math.max(a, b), axis.zero ? 0 : -Infinity);
   if (!(high > low)) [low, high] = [Math.min(low, 0) || 0, Math.max(high, low + 1) || 1];
+  if (axis.unit === "moment") return momentScale(axis, low, high, size, spacing);
   const rough = (high - low) / Math.max(size / spacing, 2);
   const step = axis.unit === "s" ? timeStep(rough) : niceStep(rough);
   if (axis.low === undefined) low = Math.floor(low / step + 1e-9) * step;
@@ -33,6 +34,11 @@ function linearScale(axis, values, size, spacing) {
     ticks.push({ value: k * step, text: tickText(Number((k * step).toPrecision(10)), axis.unit) });
   }
   return { low, high, ticks, at: (value) => ((value - low) / (high - low)) * size, back: (pixel) => low + (pixel / size) * (high - low) };
+}
+
+function momentScale(axis, low, high, size, spacing) {
+  const at = (value) => ((value - low) / (high - low)) * size;
+  return { low, high, ticks: momentTicks(low, high, axis.epoch, size / (spacing * 1.3)), at, back: (pixel) => low + (pixel / size) * (high - low) };
 }
 
 /** Whether changes spread so far that halves and doubles are told apart only on a scale of ratios. */
@@ -51,7 +57,7 @@ function changeScale(changes, size) {
     if (kept.every((other) => Math.abs(at(other - 1) - at(ratio - 1)) >= 56)) kept.push(ratio);
   }
   const text = (ratio) => (ratio === 1 ? "0 %" : ratio > 1 ? `×${short(ratio)}` : `−${Number((100 * (1 - ratio)).toPrecision(4))} %`);
-  return { low: low - 1, high: high - 1, at, ticks: kept.map((ratio) => ({ value: ratio - 1, text: text(ratio) })) };
+  return { low: low - 1, high: high - 1, at, note: "log scale", ticks: kept.map((ratio) => ({ value: ratio - 1, text: text(ratio) })) };
 }
 
 function logScale(axis, values, size, spacing) {
@@ -72,7 +78,7 @@ function logScale(axis, values, size, spacing) {
     const below = floor && value === low && values.some((one) => one < low);
     ticks.push({ value, text: (below ? "≤ " : "") + valueText(value, axis.unit) });
   }
-  return { low, high, ticks, at, back: (pixel) => Math.exp(from + (pixel / size) * (to - from)) };
+  return { low, high, ticks, at, note: "log scale", back: (pixel) => Math.exp(from + (pixel / size) * (to - from)) };
 }
 
 function logTicks(unit, low, high) {
@@ -105,7 +111,7 @@ function chartRows(chart) {
 }
 
 function unitSuffix(axis) {
-  return axis.unit === "s" ? " (s)" : "";
+  return axis.unit === "s" || axis.unit === "moment" ? " (s)" : "";
 }
 
 /** One figure of the page, drawn as wide as it is. */
@@ -116,7 +122,7 @@ class Figure {
     this.title = chart.title;
     this.choices = chart.choices || null;
     this.chart = this.choices ? Object.values(this.choices)[0] : chart;
-    this.hidden = new Set();
+    this.hidden = new Set(this.chart.hidden || []);
     if (this.choices) home.querySelector("figcaption").append(this.choiceField());
     this.legend = element("div", { class: "legend" });
     this.plot = element("div", { class: "plot", tabindex: "0", role: "group", "aria-label": `Chart: ${chart.title}` });

@@ -24,6 +24,7 @@ class Gantt {
     this.jobs = makeJobs(columns, names, this.about.unit_s);
     this.topUsers = mostFrequent(this.jobs.user, 7);
     this.surface = new BarCanvas(this.canvas);
+    this.surface.epoch = this.about.epoch_s;
     await this.show(0);
     document.getElementById("gantt-loading").remove();
     this.listen();

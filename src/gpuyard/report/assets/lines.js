@@ -74,7 +74,7 @@ function drawFrame(svg, chart, area, x, y) {
     svg.append(shape("path", { class: "axis", d: `M${at} ${base}v4` }));
     svg.append(shape("text", { x: at, y: base + 17, "text-anchor": at + (tick.text.length * LETTER) / 2 > area.left + area.width + 14 ? "end" : "middle", class: "muted" }, tick.text));
   }
-  svg.append(shape("text", { x: area.left + area.width / 2, y: base + 35, "text-anchor": "middle", class: "muted" }, chart.x.label));
+  svg.append(shape("text", { x: area.left + area.width / 2, y: base + 35, "text-anchor": "middle", class: "muted" }, axisLabel(chart.x, x)));
 }
 
 /** Levels with their names at the right; names of close ones stand side by side. */
@@ -130,6 +130,16 @@ function valueAt(one, place, steps = false) {
   return one.y[next - 1] + ((place - a) / (b - a)) * (one.y[next] - one.y[next - 1]);
 }
 
+/** What the cursor stands at. */
+function placeText(axis, value) {
+  return axis.unit === "moment" ? momentText(value, axis.epoch) : `${axis.label} ${valueText(value, axis.unit)}`;
+}
+
+/** The name of an axis, and that it is not linear. */
+function axisLabel(axis, scale) {
+  return scale.note ? `${axis.label} (${scale.note})` : axis.label;
+}
+
 function addCursor(figure, svg, shown, area, x, y) {
   const cursor = shape("path", { class: "cursor" });
   svg.append(cursor);
@@ -141,7 +151,7 @@ function addCursor(figure, svg, shown, area, x, y) {
     const told = shown.map((one) => [one, valueAt(one, value, figure.chart.steps)]).filter(([, found]) => found !== null);
     told.sort((a, b) => b[1] - a[1]);
     const lines = told.map(([one, found]) => [`${one.name}: ${valueText(found, figure.chart.y.unit)}`, one.colour]);
-    figure.tell(area.left + pixel, area.top, [[`${figure.chart.x.label} ${valueText(value, figure.chart.x.unit)}`, null], ...lines]);
+    figure.tell(area.left + pixel, area.top, [[placeText(figure.chart.x, value), null], ...lines]);
   };
   const hide = () => {
     cursor.removeAttribute("d");

@@ -32,7 +32,7 @@ function drawColumns(svg, chart, area, x, width) {
     svg.append(shape("path", { class: zero ? "zero" : "grid", d: `M${at} ${area.top}V${base}` }));
     svg.append(placedText(tick.text, at, base + 16, width));
   }
-  svg.append(placedText(chart.x.label, area.left + area.width / 2, base + 34, width));
+  svg.append(placedText(axisLabel(chart.x, x), area.left + area.width / 2, base + 34, width));
 }
 
 const LETTER = 6.6; // a letter's usual width in pixels, at 12 pixels

@@ -149,6 +149,8 @@ def evaluation_report(comparison: Comparison, directories: Sequence[str]) -> Rep
         runs=comparison.executions,
         losses=losses,
         losses_text=losses_text,
+        epoch_s=setting.epoch_s,
+        other="" if other is subject else other.name,
         weak=setting.has_weak_intervals,
         windows=_window_values(comparison, standings),
         part_text=" ".join(filter(None, (FIRST_WINDOW if count > 1 else "", _draw_text(setting)))),
@@ -171,6 +173,8 @@ def _facts(
         facts["left out"] = f"{plural(setting.left_out, 'job')} that can never run on the cluster"
     if comparison.evaluated_by is not None:
         facts["evaluated by"] = metric_label(comparison.evaluated_by)
+    if setting.epoch_s is not None:
+        facts["clock"] = "dates are those of the log, taken as UTC"
     facts["compared on"] = told.removesuffix(",")
     if (count := len(setting.windows)) > 1:
         block = usable_block(setting.block, count)
