@@ -15,9 +15,9 @@ from gpuyard.report.figures import (
     window_chart,
 )
 from gpuyard.report.frame import framed, resource
-from gpuyard.report.gantt import gantt_data
 from gpuyard.report.losers import extremes
 from gpuyard.report.model import Report
+from gpuyard.report.schedules.gantt import gantt_data
 from gpuyard.report.tables import table_files
 from gpuyard.report.training import training_charts
 from gpuyard.runs.directory import Run

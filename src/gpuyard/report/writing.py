@@ -9,7 +9,7 @@ from gpuyard.errors import InputError, setting
 from gpuyard.files import atomic_write
 from gpuyard.report.document import page
 from gpuyard.report.model import Report
-from gpuyard.report.perfetto import write_perfetto
+from gpuyard.report.schedules.perfetto import write_perfetto
 from gpuyard.report.sources import as_paths, read_sources
 from gpuyard.report.tables import numbers_of
 

@@ -22,10 +22,10 @@ from gpuyard.report import write_report
 from gpuyard.report.document import page
 from gpuyard.report.figures import BINS, MOST_LINES, Palette, cdf_charts, time_charts
 from gpuyard.report.frame import script_json
-from gpuyard.report.gantt import gantt_data
 from gpuyard.report.model import Report
-from gpuyard.report.packing import LARGEST, Column, pack_columns
-from gpuyard.report.perfetto import trace_events, write_perfetto
+from gpuyard.report.schedules.gantt import gantt_data
+from gpuyard.report.schedules.packing import LARGEST, Column, pack_columns
+from gpuyard.report.schedules.perfetto import trace_events, write_perfetto
 from gpuyard.report.sources import read_sources
 from gpuyard.report.words import interval, percent
 from support.evaluation_cases import comparison_of
@@ -99,7 +99,7 @@ def test_pieces_of_preempted_jobs_are_bars_of_their_own(tmp_path: Path) -> None:
 def test_a_gantt_that_would_be_too_large_is_cut_and_says_so(
     report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpuyard.report.gantt.MOST_BARS", 300)
+    monkeypatch.setattr("gpuyard.report.schedules.gantt.MOST_BARS", 300)
     made = gantt_data(report, list(report.schedules))
     assert made is not None
     assert re.search(r"the first \d+ of 300 jobs", made[0]["note"])

@@ -6,9 +6,9 @@ import pytest
 
 from gpuyard.report.document import page
 from gpuyard.report.figures import Palette, time_charts
-from gpuyard.report.gantt import gantt_data
 from gpuyard.report.losers import Shift, extremes, far_losers
 from gpuyard.report.model import Report
+from gpuyard.report.schedules.gantt import gantt_data
 from gpuyard.report.sources import read_sources
 from gpuyard.workload import SynthConfig, Workload, make_workload, synthesize
 from support.report_cases import simulated

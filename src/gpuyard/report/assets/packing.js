@@ -1,4 +1,4 @@
-// Undoes gpuyard.report.packing: base64, deflate, planes of bytes, zigzag, differences.
+// Undoes gpuyard.report.schedules.packing: base64, deflate, planes of bytes, zigzag, differences.
 
 async function inflate(text) {
   const binary = atob(text);

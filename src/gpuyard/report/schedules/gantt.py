@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from gpuyard.report.model import Report
-from gpuyard.report.packing import LARGEST, Column, pack_columns, pack_json
+from gpuyard.report.schedules.packing import LARGEST, Column, pack_columns, pack_json
 
 MOST_BARS = 500_000
 """Bars of all policies together. Ten bytes each or so: this keeps a page below 5 MB."""

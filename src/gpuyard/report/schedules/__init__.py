@@ -1,0 +1,1 @@
+"""Schedules, job by job: for the chart of the cluster, and for trace viewers."""
