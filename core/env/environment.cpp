@@ -117,6 +117,8 @@ void Environment::begin(const Episode& episode) {
     load(episode);
     const std::size_t count = as_index(episode.count);
     warmup_ = episode.warmup;
+    own_to_ = episode.count - episode.cooldown;
+    finished_ = 0;
     begin_us_ = jobs_->submit_us[as_index(warmup_)];
     simulator_.reset(table_->empty, jobs_);
     const Order order = spec_->base.order;
@@ -144,7 +146,7 @@ void Environment::begin(const Episode& episode) {
     arrivals_ = {};
     prospects_.reset(simulator_.state(), jobs_->demands, table_->scale);
     occupancy_.reset(simulator_.state(), table_->scale);
-    rewards_.reset(*jobs_, simulator_.state(), warmup_);
+    rewards_.reset(*jobs_, simulator_.state(), warmup_, own_to_);
     metrics_.reset();
     waiting_milli_ = running_ = steps_ = 0;
     step_began_us_ = begin_us_;
@@ -154,7 +156,7 @@ void Environment::begin(const Episode& episode) {
         const ClusterSpec& cluster = *table_->cluster;
         const auto capacity = static_cast<double>(rewards_.counts_gpus() ? static_cast<std::int64_t>(cluster.total_gpus)
                                                                          : cluster.given_cpus);
-        horizon_s_ = seconds(jobs_->submit_us.back() - begin_us_) +
+        horizon_s_ = seconds(jobs_->submit_us[as_index(own_to_ - 1)] - begin_us_) +
                      quotient(spec_->horizon_factor * rewards_.own_work(), capacity);
     }
     warm_up(begin_us_);
@@ -200,6 +202,7 @@ void Environment::finished(JobId job, Time expected_end_us) {
     const Demand& demand = demand_of(job);
     const auto parts = simulator_.parts_of(job);
     ++releases_;
+    if (job < own_to_) ++finished_;
     account(job, -1);
     prospects_.finished(demand.queue, expected_end_us, simulator_.now());
     occupancy_.finished(job, demand, parts, simulator_.record().first_part[i], expected_end_us);

@@ -56,13 +56,15 @@ public:
 
     const LeanSimulator& simulator() const { return simulator_; }
     Time clock() const { return simulator_.now() - begin_us_; }  // since the episode began
+    // The jobs of the window itself: behind warm-up, before cool-down.
     std::int64_t own_from() const { return warmup_; }
+    std::int64_t own_to() const { return own_to_; }
     std::int64_t steps() const { return steps_; }
     std::int64_t waiting() const { return waiting_.count(); }  // jobs, in the window or not
     double total_reward() const { return total_reward_; }
     // Whether nothing is left to decide: the next step, whatever it is, only says so.
     bool ended() const { return all_finished() || past_horizon(); }
-    void write_metrics(double* out) { metrics_.compute(simulator_, warmup_, begin_us_, out); }
+    void write_metrics(double* out) { metrics_.compute(simulator_, warmup_, own_to_, begin_us_, out); }
     std::vector<JobId> window() const;
 
     // Handler of LeanSimulator::next_instant.
@@ -76,7 +78,7 @@ private:
     RunTimeHistory earlier_history() const;
     Time counted_run(std::size_t job) const;
     void find_predictions();
-    bool all_finished() const { return simulator_.finished() == jobs_->size(); }
+    bool all_finished() const { return finished_ == own_to_; }
     bool past_horizon() const { return seconds(clock()) > horizon_s_; }
     bool event_pending() const { return simulator_.next_time() != kEndless; }
 
@@ -146,7 +148,8 @@ private:
     std::vector<float> user_share_, group_share_;
     std::vector<WindowJob> window_jobs_;  // by job
     std::vector<double> scores_;
-    std::int64_t warmup_ = 0;
+    std::int64_t warmup_ = 0, own_to_ = 0;
+    std::int64_t finished_ = 0;  // jobs, but those of cool-down
     static constexpr double kNoHorizon = std::numeric_limits<double>::infinity();
     Time begin_us_ = 0, step_began_us_ = 0;
     double horizon_s_ = kNoHorizon;

@@ -75,11 +75,11 @@ StepResult Environment::finish_step(double penalty) {
 double Environment::baseline_value() const {
     std::vector<double> values(kEpisodeMetrics.size());
     EpisodeMetrics metrics;
-    metrics.compute(simulator_, warmup_, begin_us_, values.data());
+    metrics.compute(simulator_, warmup_, own_to_, begin_us_, values.data());
     const double own = values[spec_->baseline_metric];
     LeanSimulator base(table_->cluster, jobs_, *spec_->settings, tracking_for(*spec_->baseline));
     run_policy(base, *spec_->baseline, {});
-    metrics.compute(base, 0, 0, values.data());
+    metrics.compute(base, 0, own_to_, 0, values.data());
     const double theirs = values[spec_->baseline_metric];
     if (std::isnan(own) || std::isnan(theirs)) return 0.0;  // such as the use of GPUs that are not there
     const double gain = (theirs - own) / std::max({theirs, own, 1.0});
@@ -144,7 +144,7 @@ void Environment::start_blocking(JobId job, std::int32_t pool) {
     while (!place(job, pool, allocation_)) {
         if (spec_->blocking_backfill) backfill(job, demand);
         advance();
-        if (past_horizon()) return;
+        if (ended()) return;
     }
     start(job, allocation_);
 }

@@ -82,15 +82,16 @@ EpisodeTable::EpisodeTable(std::shared_ptr<const ClusterSpec> spec, std::shared_
 }
 
 Episode WindowSource::at(std::int64_t row) const {
-    if (row < 0 || row + jobs > table->jobs->size())
+    if (row < 0 || row + jobs > end)
         throw std::invalid_argument("no window of " + std::to_string(jobs) + " jobs starts at row " +
                                     std::to_string(row));
     const std::int64_t before = std::min(warmup, row);
-    return {table, row - before, jobs + before, before};
+    const std::int64_t after = std::min(cooldown, end - row - jobs);
+    return {table, row - before, before + jobs + after, before, after};
 }
 
 Episode WindowSource::drawn(std::uint64_t seed, std::uint64_t episode) const {
-    const auto places = static_cast<double>(end - begin - jobs + 1);
+    const auto places = static_cast<double>(starts_end() - begin);
     return at(begin + static_cast<std::int64_t>(uniform(seed, kStreamEpisode, episode, 0) * places));
 }
 

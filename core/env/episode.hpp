@@ -1,6 +1,7 @@
 // Where episodes come from: jobs for a cluster, whole or in windows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -35,12 +36,13 @@ private:
     std::vector<Demand> in_pool_;  // each demand confined to each pool, for SelectJobAndPool
 };
 
-// `count` jobs from `first` on; the first `warmup` of them only fill the cluster.
+// `count` jobs from `first` on; the first `warmup` of them only fill the cluster, the last `cooldown` only keep it busy.
 struct Episode {
     std::shared_ptr<const EpisodeTable> table;
     std::int64_t first = 0;
     std::int64_t count = 0;
     std::int64_t warmup = 0;
+    std::int64_t cooldown = 0;
 };
 
 // Windows of a table, drawn by seed: docs/contract/mdp.md, "Episodes".
@@ -48,8 +50,10 @@ struct WindowSource {
     std::shared_ptr<const EpisodeTable> table;
     std::int64_t begin = 0, end = 0;  // rows to draw from
     std::int64_t jobs = 0;            // of an episode
-    std::int64_t warmup = 0;
+    std::int64_t warmup = 0, cooldown = 0;
 
+    // Windows that are drawn start before this row: they leave room for cool-down.
+    std::int64_t starts_end() const { return end - jobs - std::min(cooldown, (end - begin - jobs) / 2) + 1; }
     Episode at(std::int64_t row) const;
     Episode drawn(std::uint64_t seed, std::uint64_t episode) const;
 };

@@ -51,13 +51,14 @@ double load_variance(const ClusterState& state) {
     return squares / count;
 }
 
-void Rewards::reset(const JobTable& jobs, const ClusterState& state, std::int64_t warmup) {
+void Rewards::reset(const JobTable& jobs, const ClusterState& state, std::int64_t warmup, std::int64_t own_to) {
     jobs_ = &jobs;
     state_ = &state;
     terms_.fill(0.0);
-    const std::size_t count = jobs.submit_us.size();
-    own_jobs_ = static_cast<double>(count - as_index(warmup));
-    share_.resize(count);
+    own_to_ = own_to;
+    const std::size_t count = as_index(own_to);
+    own_jobs_ = static_cast<double>(own_to - warmup);
+    share_.assign(jobs.submit_us.size(), 0.0);
     counts_gpus_ = false;
     for (std::size_t i = as_index(warmup); i < count; ++i) counts_gpus_ = counts_gpus_ || jobs.demand_of(i).gpus > 0;
     work_ = 0.0;
@@ -82,10 +83,11 @@ void Rewards::reset(const JobTable& jobs, const ClusterState& state, std::int64_
 }
 
 void Rewards::arrived(JobId job) {
+    if (user_jobs_[as_index(jobs_->user_of(as_index(job)))]++ == 0) ++users_in_system_;
+    if (!counts(job)) return;
     ++in_system_;
     ++waiting_;
     waiting_share_ += share(job);
-    if (user_jobs_[as_index(jobs_->user_of(as_index(job)))]++ == 0) ++users_in_system_;
     if (jobs_->duration_us[as_index(job)] < kBound)
         delayed_.push_back(job);
     else
@@ -106,6 +108,8 @@ void Rewards::hold(JobId job, std::span<const Part> parts, std::int64_t sign) {
 }
 
 void Rewards::started(JobId job, std::span<const Part> parts) {
+    hold(job, parts, +1);
+    if (!counts(job)) return;
     --waiting_;
     waiting_share_ -= share(job);
     const auto delayed = std::find(delayed_.begin(), delayed_.end(), job);
@@ -114,14 +118,14 @@ void Rewards::started(JobId job, std::span<const Part> parts) {
     else
         slowdown_rate_ -= growth_rate(*jobs_, job);
     if (waiting_ == 0) slowdown_rate_ = waiting_share_ = 0.0;  // what rounding left
-    hold(job, parts, +1);
 }
 
 void Rewards::finished(JobId job, std::span<const Part> parts, bool completed) {
-    --in_system_;
-    unfinished_share_ -= share(job);
     hold(job, parts, -1);
     if (--user_jobs_[as_index(jobs_->user_of(as_index(job)))] == 0) --users_in_system_;
+    if (!counts(job)) return;
+    --in_system_;
+    unfinished_share_ -= share(job);
     add(Term::completed_work, share(job));
     if (completed) add(Term::completions, jobs_->priority_of(as_index(job)));
 }

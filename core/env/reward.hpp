@@ -20,8 +20,8 @@ class Rewards {
 public:
     explicit Rewards(const EnvSpec& spec) : spec_(spec) {}
 
-    // For an episode of `jobs`, the first `warmup` of which are not its own.
-    void reset(const JobTable& jobs, const ClusterState& state, std::int64_t warmup);
+    // For an episode of `jobs`, the first `warmup` of which are not its own. Those from `own_to` on do not count.
+    void reset(const JobTable& jobs, const ClusterState& state, std::int64_t warmup, std::int64_t own_to);
     // Nothing that happened so far counts.
     void forget() { terms_.fill(0.0); }
 
@@ -43,6 +43,7 @@ public:
 
 private:
     bool uses(Term term) const { return spec_.weight(term) != 0.0; }
+    bool counts(JobId job) const { return job < own_to_; }
     void pass_slowdown(Time from_us, Time to_us, double dt);
     void hold(JobId job, std::span<const Part> parts, std::int64_t sign);
     double unfairness() const;
@@ -51,11 +52,12 @@ private:
     const JobTable* jobs_ = nullptr;
     const ClusterState* state_ = nullptr;
     std::array<double, kTerms> terms_{};
+    std::int64_t own_to_ = 0;
     double own_jobs_ = 1.0;
     bool counts_gpus_ = true;
     double work_ = 0.0;
-    std::vector<double> share_;  // of the episode's work, by job
-    std::int64_t in_system_ = 0, waiting_ = 0;
+    std::vector<double> share_;  // of the episode's work, by job; 0 for those that do not count
+    std::int64_t in_system_ = 0, waiting_ = 0;  // of those that count
     double slowdown_rate_ = 0.0;  // of waiting jobs whose bounded slowdown grows
     std::vector<JobId> delayed_;  // waiting jobs whose bounded slowdown is still 1
     double waiting_share_ = 0.0, unfinished_share_ = 0.0;

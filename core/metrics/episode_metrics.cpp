@@ -86,7 +86,8 @@ void EpisodeMetrics::put_statistics(double*& out, std::vector<double>& values) c
     *out++ = values.back();
 }
 
-void EpisodeMetrics::compute(const LeanSimulator& simulator, std::int64_t first, Time begin_us, double* out) {
+void EpisodeMetrics::compute(const LeanSimulator& simulator, std::int64_t first, std::int64_t end, Time begin_us,
+                             double* out) {
     const JobTable& jobs = simulator.jobs();
     const ClusterSpec& spec = simulator.state().spec();
     const LeanSimulator::Record& record = simulator.record();
@@ -96,14 +97,14 @@ void EpisodeMetrics::compute(const LeanSimulator& simulator, std::int64_t first,
     Held held;
     double completed = 0.0, deadlines = 0.0, met = 0.0, starved = 0.0, waited = 0.0;
     Time last_us = begin_us;
-    for (std::size_t i = as_index(first); i < jobs.submit_us.size(); ++i) {
+    for (std::size_t i = as_index(first); i < as_index(end); ++i) {
         const bool has_deadline = jobs.deadline_of(i) != kEndless;
         deadlines += has_deadline ? 1.0 : 0.0;
-        const Time end = record.end_us[i];
-        if (record.start_us[i] < 0 || end > simulator.now()) continue;
-        last_us = std::max(last_us, end);
+        const Time end_us = record.end_us[i];
+        if (record.start_us[i] < 0 || end_us > simulator.now()) continue;
+        last_us = std::max(last_us, end_us);
         const double wait = seconds(record.start_us[i] - jobs.submit_us[i]);
-        const double jct = seconds(end - jobs.submit_us[i]);
+        const double jct = seconds(end_us - jobs.submit_us[i]);
         const double run = seconds(jobs.duration_us[i]);
         wait_.push_back(wait);
         jct_.push_back(jct);
@@ -113,12 +114,13 @@ void EpisodeMetrics::compute(const LeanSimulator& simulator, std::int64_t first,
         user_count_[as_index(jobs.user_of(i))] += 1.0;
         const bool is_complete = record.ending[i] == static_cast<std::uint8_t>(Ending::completed);
         completed += is_complete ? 1.0 : 0.0;
-        met += has_deadline && is_complete && end <= jobs.deadline_of(i) ? 1.0 : 0.0;
+        met += has_deadline && is_complete && end_us <= jobs.deadline_of(i) ? 1.0 : 0.0;
         starved += wait > kStarved ? 1.0 : 0.0;
         waited += wait;
-        held.add(spec, jobs.demand_of(i), simulator.parts_of(static_cast<JobId>(i)), seconds(end - record.start_us[i]));
+        held.add(spec, jobs.demand_of(i), simulator.parts_of(static_cast<JobId>(i)),
+                 seconds(end_us - record.start_us[i]));
     }
-    const auto own = static_cast<double>(jobs.size() - first);
+    const auto own = static_cast<double>(end - first);
     const auto finished = static_cast<double>(wait_.size());
     for (auto* column : {&wait_, &jct_, &slowdown_, &bounded_}) put_statistics(out, *column);
     const double makespan = finished > 0.0 ? seconds(last_us - begin_us) : kUndefined;

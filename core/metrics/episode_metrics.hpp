@@ -56,9 +56,9 @@ public:
     // Time passes, in which nothing changes.
     void pass(const ClusterState& state, double dt);
 
-    // Of the jobs from `first` on that have finished by now; those that do not apply are NaN. `out` has
+    // Of the jobs from `first` up to `end` that have finished by now; those that do not apply are NaN. `out` has
     // kEpisodeMetrics.size() places.
-    void compute(const LeanSimulator& simulator, std::int64_t first, Time begin_us, double* out);
+    void compute(const LeanSimulator& simulator, std::int64_t first, std::int64_t end, Time begin_us, double* out);
 
 private:
     void put_statistics(double*& out, std::vector<double>& values) const;

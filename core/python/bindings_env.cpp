@@ -83,6 +83,7 @@ nb::dict record_of(const Environment& env) {
     dict["node_gpus"] = to_numpy(std::move(schedule.node_gpus));
     dict["now_us"] = simulator.now();
     dict["warmup"] = env.own_from();
+    dict["cooldown"] = simulator.jobs().size() - env.own_to();
     return dict;
 }
 
@@ -165,17 +166,18 @@ void bind_env(nb::module_& m) {
         .def(
             "set_windows",
             [](BoundVectorEnv& self, std::shared_ptr<const EpisodeTable> table, std::int64_t begin, std::int64_t end,
-               std::int64_t jobs,
-               std::int64_t warmup) { self.env.set_source({std::move(table), begin, end, jobs, warmup}); },
-            "table"_a, "begin"_a, "end"_a, "jobs"_a, "warmup"_a)
+               std::int64_t jobs, std::int64_t warmup, std::int64_t cooldown) {
+                self.env.set_source({std::move(table), begin, end, jobs, warmup, cooldown});
+            },
+            "table"_a, "begin"_a, "end"_a, "jobs"_a, "warmup"_a, "cooldown"_a)
         .def(
             "give",
             [](BoundVectorEnv& self, std::size_t i, std::shared_ptr<const EpisodeTable> table, std::int64_t row,
-               std::int64_t jobs, std::int64_t warmup) {
-                const WindowSource source{table, 0, table->jobs->size(), jobs, warmup};
+               std::int64_t jobs, std::int64_t warmup, std::int64_t cooldown) {
+                const WindowSource source{table, 0, table->jobs->size(), jobs, warmup, cooldown};
                 self.env.give(i, source.at(row));
             },
-            "i"_a, "table"_a, "row"_a, "jobs"_a, "warmup"_a)
+            "i"_a, "table"_a, "row"_a, "jobs"_a, "warmup"_a, "cooldown"_a)
         .def("attach", &attach, "arrays"_a)
         .def(
             "reset",

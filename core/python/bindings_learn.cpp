@@ -142,12 +142,13 @@ void bind_network(nb::module_& m) {
 
 // --- Episodes -----------------------------------------------------------------------------------------------
 
-using GivenEpisode = std::tuple<std::shared_ptr<const EpisodeTable>, std::int64_t, std::int64_t, std::int64_t>;
+using GivenEpisode =
+    std::tuple<std::shared_ptr<const EpisodeTable>, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
 std::vector<Episode> episodes_of(const std::vector<GivenEpisode>& given) {
     std::vector<Episode> episodes;
-    for (const auto& [table, row, jobs, warmup] : given) {
-        const WindowSource source{table, 0, table->jobs->size(), jobs, warmup};
+    for (const auto& [table, row, jobs, warmup, cooldown] : given) {
+        const WindowSource source{table, 0, table->jobs->size(), jobs, warmup, cooldown};
         episodes.push_back(source.at(row));
     }
     return episodes;

@@ -71,9 +71,10 @@ def episode(kind: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Without the clock of the machine, which no two runs share."""
+    """Without the clock of the machine, which no two runs share, and what schedules did not state then."""
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in sorted(value.items()) if "elapsed" not in name}
+        kept = {name: part for name, part in sorted(value.items()) if "elapsed" not in name}
+        return {name: _plain(part) for name, part in kept.items() if name != "cooldown"}
     return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 

@@ -74,7 +74,8 @@ class EnvCase:
         seed: What `env_case` makes it from.
         kind: One of `reference_env.settings.KINDS`.
         jobs: Columns of the native format. Submit times begin at 0; with `settings.warmup` leading jobs of
-            warm-up the episode begins with the next row. The original row of a job is its position.
+            warm-up the episode begins with the next row, and `settings.cooldown` of the last are cool-down.
+            The original row of a job is its position.
         cluster: The cluster.
         base_policy: Its full name.
         settings: Settings; padding included.
@@ -290,7 +291,14 @@ def random_settings(
         origin_s=rng.choice((0.0, 0.0, 86400.5)),
         usage_half_life_s=rng.choice((604800.0, 3600.0, max(7 * unit_s, 1.0))),
     )
-    return with_padding(rng, settings, nodes) if rng.random() < 0.3 else settings
+    settings = with_padding(rng, settings, nodes) if rng.random() < 0.3 else settings
+    return replace(settings, cooldown=random_cooldown(len(jobs) - settings.warmup - 1, unit_us, settings))
+
+
+def random_cooldown(most: int, unit_us: int, settings: EnvSettings) -> int:
+    """In a third of the cases some of the last jobs; drawn so that it changes nothing else of a case."""
+    rng = random.Random(f"{most} {unit_us} {settings.tick_s} {settings.epoch_s} {settings.max_steps}")
+    return rng.randint(0, most) if rng.random() < 0.35 else 0
 
 
 def random_rewards(rng: random.Random, has_horizon: bool) -> dict[str, float]:

@@ -32,8 +32,8 @@ def comparable(case: EnvCase) -> EnvCase:
         settings = replace(settings, estimates="history")
     if settings.step_mode != "blocking":
         settings = replace(settings, blocking_backfill=False)
-    alone = settings.warmup or settings.estimates == "history"
-    refused = {"versus_baseline"} if alone else set()
+    compares_badly = settings.warmup or settings.cooldown or settings.estimates == "history"
+    refused = {"versus_baseline"} if compares_badly else set()
     refused |= set() if tells_watts(case.cluster) else {"energy"}
     rewards = {name: weight for name, weight in settings.rewards.items() if name not in refused}
     rewards = rewards if any(rewards.values()) else {"makespan": 1.0}
@@ -80,8 +80,9 @@ def core_env_of(case: EnvCase) -> SchedulingEnv:
         workload=workload,
         cluster=case.cluster,
         base_policy=case.base_policy,
-        jobs_per_episode=len(workload) - settings.warmup,
+        jobs_per_episode=len(workload) - settings.warmup - settings.cooldown,
         warmup_jobs=settings.warmup,
+        cooldown_jobs=settings.cooldown,
         invalid="noop" if settings.invalid == "noop" else "raise",
         simulation=SimulationConfig(**{name: getattr(settings, name) for name in simulation}),
         **{name: getattr(settings, name) for name in same},

@@ -51,12 +51,15 @@ def fixed_episode(env: SchedulingEnv, seed: int) -> FixedEpisode:
     Raises:
         InputError: if the episode is not made of its own jobs alone.
     """
-    source = env.model.source
-    if isinstance(source, DrawnJobs):
-        return FixedEpisode(seed, {"seed": seed, "options": {"episode": seed}}, *source.draw(seed))
-    model = env.model
+    source, model = env.model.source, env.model
     if model.config.warmup_jobs:
         raise InputError("warmup_jobs: an episode after a warm-up depends on the jobs before; leave it out")
+    if model.config.cooldown_jobs:
+        raise InputError(
+            "cooldown_jobs: an episode before a cool-down depends on the jobs after; leave it out"
+        )
+    if isinstance(source, DrawnJobs):
+        return FixedEpisode(seed, {"seed": seed, "options": {"episode": seed}}, *source.draw(seed))
     if model.config.simulated.estimates == "history" or model.policy.predicts:
         raise InputError("predictions from history depend on the jobs before an episode; use other estimates")
     env.reset(seed=seed)

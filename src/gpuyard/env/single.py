@@ -177,7 +177,8 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
     def schedule(self) -> dict[str, Any]:
         """What has happened in the episode so far: when and where its jobs ran, microseconds.
 
-        A start or end that has not happened is -1.
+        A start or end that has not happened is -1. The first ``warmup`` and the last ``cooldown`` of the jobs
+        are not those of the window.
         """
         self._check_begun()
         record = self._core.record(0)

@@ -27,6 +27,7 @@ _NOT_OF_THE_MODEL = {
     "split": "all",
     "jobs_per_episode": None,
     "warmup_jobs": 0,
+    "cooldown_jobs": 0,
     "generator_seeds": None,
     "horizon_factor": None,
     "max_steps": None,
@@ -134,7 +135,7 @@ class LearnedPolicy(ReplayingPolicy):
         settings = config.model_copy(update={"oversize": "drop"})  # of the history; others have been refused
         model = self._model(source, settings)
         network = self.network_for(NetworkSizes.of(model), cluster.name)
-        table, first, _, _ = model.episode(model.episode_rows[0])
+        table, first, *_ = model.episode(model.episode_rows[0])
         arrays = _core.replay(model.spec, table, network, progress, first)
         begin_us = round(begin_s * 1e6)
         return arrays | {name: arrays[name] - begin_us for name in ("start_us", "end_us")}

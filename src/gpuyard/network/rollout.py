@@ -99,7 +99,7 @@ class EpisodeRunner:
             raise InputError(str(error)) from None
         return [_results(names, metrics[i], returns[i], lengths[i]) for i in range(len(networks))]
 
-    def _episodes(self, names: Sequence[int]) -> list[tuple[_core.EpisodeTable, int, int, int]]:
+    def _episodes(self, names: Sequence[int]) -> list[tuple[_core.EpisodeTable, int, int, int, int]]:
         return [self.model.episode(self.model.check_name(name)) for name in names]
 
 

@@ -72,6 +72,8 @@ class EnvConfig(BaseModel):
     """None: 256, or all if there are fewer; with a generator, as many as it draws."""
     warmup_jobs: Annotated[int, Field(ge=0, le=100_000_000)] = 0
     """Jobs before the window that fill the cluster under the base policy."""
+    cooldown_jobs: Annotated[int, Field(ge=0, le=100_000_000)] = 0
+    """Jobs after the window that keep the cluster busy until the window's own jobs have finished."""
     generator_seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
     """Draws to choose from; None: a new one for every episode."""
     horizon_factor: Annotated[float, Field(gt=0, le=1e6)] | None = None
@@ -109,8 +111,9 @@ class EnvConfig(BaseModel):
             )
         if self.blocking_backfill and self.step_mode != "blocking":
             raise ValueError('blocking_backfill has no effect without step_mode="blocking"')
-        if self.warmup_jobs and self.rewards.get("versus_baseline"):
-            raise ValueError("versus_baseline compares whole runs and cannot follow a warm-up; leave one out")
+        if (self.warmup_jobs or self.cooldown_jobs) and self.rewards.get("versus_baseline"):
+            what = "follow a warm-up" if self.warmup_jobs else "be followed by a cool-down"
+            raise ValueError(f"versus_baseline compares whole runs and cannot {what}; leave one out")
         if self.simulated.estimates == "history" and self.rewards.get("versus_baseline"):
             raise ValueError(
                 "versus_baseline has no predictions of its own and cannot be combined with estimates history"

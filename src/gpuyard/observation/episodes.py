@@ -52,11 +52,15 @@ class DrawnJobs:
         generator: Its settings, but the seed.
         cluster: What jobs run on; None: the generator draws the cluster too.
         seeds: To choose from; None: any.
+        warmup: So many leading jobs of a draw are warm-up.
+        cooldown: So many of the last jobs are cool-down.
     """
 
     generator: GeneratorConfig
     cluster: Cluster | None
     seeds: tuple[int, ...] | None
+    warmup: int = 0
+    cooldown: int = 0
 
     def sample(self) -> tuple[Workload, Cluster]:
         """Jobs and cluster of the kind that episodes have: the first draw."""
@@ -129,8 +133,8 @@ def _default(kind: str, cluster: Cluster | None) -> tuple[Workload, Cluster]:
 def _drawn(
     generator: GeneratorConfig | Mapping[str, Any] | str, cluster: Cluster | None, config: EnvConfig
 ) -> DrawnJobs:
-    if config.split != "all" or config.warmup_jobs:
-        raise InputError("split and warmup_jobs are for workloads; a generator draws every episode anew")
+    if config.split != "all":
+        raise InputError("split is for workloads; a generator draws every episode anew")
     if isinstance(generator, GeneratorConfig):
         settings = generator
     else:
@@ -142,9 +146,11 @@ def _drawn(
         preset = registered("workload-preset")[name]()
         settings = preset.changed(**changes)
         cluster = cluster or (parse_cluster(preset.cluster) if preset.cluster else None)
-    if config.jobs_per_episode is not None:
-        settings = settings.model_copy(update={"jobs": config.jobs_per_episode})
-    return DrawnJobs(settings, cluster, config.generator_seeds)
+    own = config.jobs_per_episode or settings.jobs
+    around = config.warmup_jobs + config.cooldown_jobs
+    if own + around != settings.jobs:
+        settings = settings.model_copy(update={"jobs": own + around})
+    return DrawnJobs(settings, cluster, config.generator_seeds, config.warmup_jobs, config.cooldown_jobs)
 
 
 def _windows(workload: Workload, cluster: Cluster, config: EnvConfig) -> WindowedJobs:

@@ -95,15 +95,22 @@ class EnvModel:
         """Tell a core where its episodes come from."""
         if isinstance(self.source, WindowedJobs):
             assert self._table is not None
-            core.set_windows(self._table, *self._rows, self.source.jobs, self.config.warmup_jobs)
+            config = self.config
+            core.set_windows(
+                self._table, *self._rows, self.source.jobs, config.warmup_jobs, config.cooldown_jobs
+            )
 
     @property
     def episode_rows(self) -> range:
-        """Rows at which windows of the workload's split may start, counted without jobs that were dropped."""
+        """Rows at which windows of the workload's split may start, counted without jobs that were dropped.
+
+        They leave room for cool-down jobs, but give up at most half of the rows for it.
+        """
         if not isinstance(self.source, WindowedJobs):
             raise InputError("episodes of a generator are not rows; they are named by its seeds")
         begin, end = self._rows
-        return range(begin, end - self.source.jobs + 1)
+        spare = end - begin - self.source.jobs
+        return range(begin, begin + spare - min(self.config.cooldown_jobs, spare // 2) + 1)
 
     @property
     def draws(self) -> bool:
@@ -140,18 +147,30 @@ class EnvModel:
         """Give environment ``i`` the window that starts at row ``name``, or the draw of seed ``name``."""
         core.give(i, *self.episode(name))
 
-    def episode(self, name: int) -> tuple[_core.EpisodeTable, int, int, int]:
-        """A table of jobs, and the window of it that an episode is: first row, jobs, and warm-up jobs."""
+    def episode(self, name: int) -> tuple[_core.EpisodeTable, int, int, int, int]:
+        """A table of jobs, and the window of it that an episode is.
+
+        Returns:
+            The table, the window's first row, its jobs, and the warm-up and cool-down jobs around it.
+        """
         if isinstance(self.source, WindowedJobs):
             assert self._table is not None
-            return self._table, name, self.source.jobs, self.config.warmup_jobs
+            jobs = self.source.jobs
+            cooldown = min(self.config.cooldown_jobs, self._rows[1] - name - jobs)
+            return self._table, name, jobs, self.config.warmup_jobs, cooldown
         table = self._drawn.get(name)
         if table is None:
             inputs = self._prepare(*self.source.draw(name))
             table = _core.EpisodeTable(inputs.cluster, inputs.jobs, self.spec)
         if self.source.seeds is not None and name in self.source.seeds:
             self._drawn[name] = table
-        return table, 0, len(table), 0
+        warmup, cooldown = self.source.warmup, self.source.cooldown
+        if len(table) <= warmup + cooldown:
+            raise InputError(
+                f"episode {name}: of the jobs that the generator drew, only {len(table):,} can run on the "
+                f"cluster, no more than the {warmup + cooldown:,} of warm-up and cool-down"
+            )
+        return table, warmup, len(table) - warmup - cooldown, warmup, cooldown
 
     def _prepare(self, workload: Workload, cluster: Cluster) -> CoreInputs:
         if self.kind in HOST_KINDS:

@@ -114,7 +114,9 @@ class ReferenceEnv:
             self.nodes, self.speeds, self.watts, self.jobs, self.base_policy, simulator, self.time_0_us
         )
         requests = tuple(self.state.arriving)
-        self.episode = make_episode(requests, settings.warmup, self.nodes, settings.horizon_factor)
+        self.episode = make_episode(
+            requests, settings.warmup, settings.cooldown, self.nodes, settings.horizon_factor
+        )
         warm_up(self.state)
         self.base_metric = math.nan
         if "versus_baseline" in settings.rewards:
@@ -125,7 +127,7 @@ class ReferenceEnv:
         assert self.state.now_us == 0
         self._rewards = StepRewards(self.episode, settings, 0)
         self._pass_over()
-        self.is_over = self.state.all_have_finished or self._is_past_horizon()
+        self.is_over = self._has_finished or self._is_past_horizon()
 
     def step(self, action: Action) -> tuple[float, bool, bool]:
         """The reward, and whether the episode was terminated or truncated.
@@ -322,7 +324,7 @@ class ReferenceEnv:
             if self.settings.blocking_backfill:
                 backfill_around(self.state, request)
             self._to_next_event()
-            if self._is_past_horizon():
+            if self._has_finished or self._is_past_horizon():
                 return
         self.state.start(request, allocation, backfilled=False)
 
@@ -341,7 +343,7 @@ class ReferenceEnv:
 
     def _pass_over(self) -> None:
         """Time moves until a state is offered or the episode ends."""
-        while not self.state.all_have_finished and not self._is_past_horizon() and not self._is_offered():
+        while not self._has_finished and not self._is_past_horizon() and not self._is_offered():
             assert self.state.event_is_pending
             if self.settings.step_mode == "tick":
                 self._to_next_tick()
@@ -365,17 +367,21 @@ class ReferenceEnv:
         until_us = (self.now_us // tick_us + 1) * tick_us
         while self.state.event_is_pending and self.state.next_event_us <= until_us:
             self._to_next_event()
-            if self.state.all_have_finished or self._is_past_horizon():
+            if self._has_finished or self._is_past_horizon():
                 return
         self._rewards.pass_time(self.state, until_us)
         self.state.held_back.clear()
         self.state.now_us = until_us
 
+    @property
+    def _has_finished(self) -> bool:
+        return self.episode.has_finished(self.state)
+
     def _is_past_horizon(self) -> bool:
         return self.episode.horizon_s is not None and to_s(self.now_us) > self.episode.horizon_s
 
     def _end_of_step(self) -> tuple[float, bool, bool]:
-        terminated = self.state.all_have_finished
+        terminated = self._has_finished
         is_last = self.settings.max_steps is not None and self.steps >= self.settings.max_steps
         truncated = not terminated and (self._is_past_horizon() or is_last)
         self._rewards.end_step(self.state)

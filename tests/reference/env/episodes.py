@@ -20,7 +20,7 @@ class Episode:
     """What is fixed when an episode begins.
 
     Attributes:
-        requests: All jobs, warm-up included, by id.
+        requests: All jobs, warm-up and cool-down included, by id.
         own: Ids of the jobs of the window.
         nodes: The cluster.
         horizon_s: H, or None.
@@ -40,6 +40,14 @@ class Episode:
         """Whether none of the episode's own jobs has GPUs, so that work is counted in CPU-seconds."""
         return all(self.requests[id].job.gpus == 0 for id in self.own)
 
+    @property
+    def counted(self) -> range:
+        """Ids of the jobs that rewards count: warm-up and the window, not cool-down."""
+        return range(self.own[-1] + 1)
+
+    def has_finished(self, state: EnvState) -> bool:
+        return all(id in state.outcomes for id in self.counted)
+
     def work_of(self, id: int) -> float:
         request = self.requests[id]
         size = float(request.job.cpus) if self.counts_cpus else request.job.size
@@ -51,7 +59,7 @@ class Episode:
 
     def share(self, id: int) -> float:
         """The job's a."""
-        return quotient(self.work_of(id), self.work)
+        return quotient(self.work_of(id), self.work) if id in self.counted else 0.0
 
     def share_of(self, requests: Sequence[Request]) -> float:
         """Σ a, by ascending id."""
@@ -59,10 +67,17 @@ class Episode:
 
 
 def make_episode(
-    requests: Sequence[Request], warmup: int, nodes: Sequence[Node], horizon_factor: float | None
+    requests: Sequence[Request],
+    warmup: int,
+    cooldown: int,
+    nodes: Sequence[Node],
+    horizon_factor: float | None,
 ) -> Episode:
-    """An episode of all requests but the first `warmup`; their clock begins at its time 0."""
-    own = tuple(range(warmup, len(requests)))
+    """An episode of all requests but the first `warmup` and the last `cooldown`.
+
+    Their clock begins at its time 0.
+    """
+    own = tuple(range(warmup, len(requests) - cooldown))
     episode = Episode(tuple(requests), own, nodes, None)
     if horizon_factor is None:
         return episode
@@ -75,10 +90,11 @@ def make_episode(
 # --- which jobs
 
 
-def first_row(seed: int, episode: int, rows: int, jobs_per_episode: int) -> int:
+def first_row(seed: int, episode: int, rows: int, jobs_per_episode: int, cooldown_jobs: int = 0) -> int:
     """The first row of a window of a workload, `episode` being the number of episodes begun before."""
     u = uniform(seed, EPISODE_STREAM, episode, 0)
-    return int(u * (rows - jobs_per_episode + 1))
+    room = min(cooldown_jobs, (rows - jobs_per_episode) // 2)
+    return int(u * (rows - jobs_per_episode - room + 1))
 
 
 def generator_seed(seed: int, episode: int, generator_seeds: Sequence[int] | None = None) -> int:

@@ -78,8 +78,13 @@ def unfairness(state: EnvState, episode: Episode) -> float:
 
 
 RATES: dict[str, Callable[[EnvState, Episode], float]] = {
-    "jct": lambda state, _: -float(len(state.queued) + len(state.running)),
-    "wait": lambda state, _: -float(len(state.queued)),
+    "jct": lambda state, episode: (
+        -float(
+            len(counted(episode, state.queued))
+            + len(counted(episode, [run.request for run in state.running]))
+        )
+    ),
+    "wait": lambda state, episode: -float(len(counted(episode, state.queued))),
     "waiting_work": lambda state, episode: -episode.share_of(state.queued),
     "utilization": utilization,
     "flops_utilization": flops_utilization,
@@ -89,6 +94,11 @@ RATES: dict[str, Callable[[EnvState, Episode], float]] = {
     "load_balance": lambda state, episode: -variance_of_load(state, episode),
     "fairness": lambda state, episode: -unfairness(state, episode),
 }
+
+
+def counted(episode: Episode, requests: Sequence[Request]) -> list[Request]:
+    """Those that are no cool-down."""
+    return [request for request in requests if request.id in episode.counted]
 
 
 def by_id(running: Sequence[Running]) -> list[Running]:
@@ -137,12 +147,13 @@ class StepRewards:
         for term in self.settings.rewards:
             if term in RATES:
                 self.add(term, RATES[term](state, self.episode) * dt)
-        self.add("slowdown", -slowdown(state.queued, state.now_us, until_us))
+        waiting = counted(self.episode, state.queued)
+        self.add("slowdown", -slowdown(waiting, state.now_us, until_us))
 
     def finish(self, runs: Sequence[Running]) -> None:
         for run in runs:
             self.add("completed_work", self.episode.share(run.request.id))
-            if run.status == "completed":
+            if run.status == "completed" and run.request.id in self.episode.counted:
                 self.add("completions", run.request.job.priority)
 
     def end_step(self, state: EnvState) -> None:
@@ -157,7 +168,7 @@ class StepRewards:
             return
         horizon_s = self.episode.horizon_s
         assert horizon_s is not None
-        if state.all_have_finished:
+        if self.episode.has_finished(state):
             self.add("finish_early", max(0.0, quotient(horizon_s - to_s(state.now_us), horizon_s)))
         else:
             running = [run.request for run in state.running]

@@ -71,6 +71,7 @@ class EnvSettings:
     baseline_metric: str = "mean_bounded_slowdown"
     epoch_s: float = 0.0
     warmup: int = 0  # so many leading jobs of the table are run before the episode
+    cooldown: int = 0  # so many of the last jobs of the table only keep the cluster busy
     locality_penalty: float = 0.0
     kill_at_estimate: bool = False
     seed: int = 0

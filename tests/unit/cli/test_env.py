@@ -128,6 +128,10 @@ def test_settings_change_the_description(run: Run) -> None:
         (("export", "bursty-8gpu", "--seeds", "1,x", "--out", "never"), "such as 42,43,44"),
         (("export", "SelectJob-v0", "--seeds", "1", "--out", "never", "--set", "warmup_jobs=5"), "warm-up"),
         (
+            ("export", "SelectJob-v0", "--seeds", "1", "--out", "never", "--set", "cooldown_jobs=5"),
+            "cool-down",
+        ),
+        (
             ("export", "SelectJob-v0", "--seeds", "1", "--out", "never", "--set", "estimates=history"),
             "jobs before",
         ),

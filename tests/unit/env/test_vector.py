@@ -29,7 +29,7 @@ SEED, COUNT, STEPS = 21, 5, 40
 MODES = tuple(AutoresetMode)
 ALL_TERMS = {"wait": 1.0, "utilization": 0.5, "load_balance": 1.0, "fairness": -1.0, "makespan": 0.25}
 SOURCES: dict[str, dict[str, Any]] = {
-    "windows": windows(warmup_jobs=4, rewards=ALL_TERMS),
+    "windows": windows(warmup_jobs=4, cooldown_jobs=3, rewards=ALL_TERMS),
     "draws": draws(max_steps=14, rewards={"slowdown": 1.0, "versus_baseline": 2.0}),
     "few-draws": draws(
         generator_seeds=(3, 5), horizon_factor=0.4, rewards={"finish_early": 1.0, "backlog": 1.0}

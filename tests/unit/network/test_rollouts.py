@@ -79,7 +79,7 @@ def assert_same(one: EpisodeResults, other: EpisodeResults) -> None:
 
 @pytest.mark.parametrize(("kind", "mode"), KINDS_AND_MODES)
 def test_a_network_acts_natively_as_it_does_step_by_step(kind: str, mode: dict[str, Any]) -> None:
-    env = vector(kind, len(NAMES), warmup_jobs=2, **mode)
+    env = vector(kind, len(NAMES), warmup_jobs=2, cooldown_jobs=3, **mode)
     for seed in range(3):
         network = make_network(env, seed)
         assert_same(

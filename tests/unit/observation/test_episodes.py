@@ -26,9 +26,14 @@ MODES = tuple(AutoresetMode)
 JOBS = 9
 
 
+def own_jobs(schedule: dict[str, Any]) -> slice:
+    """Which jobs of an episode are those of its window: neither warm-up nor cool-down."""
+    return slice(schedule["warmup"], len(schedule["row"]) - schedule["cooldown"])
+
+
 def own_rows(schedule: dict[str, Any]) -> list[int]:
-    """Rows of the workload that the episode consists of, without warm-up."""
-    return schedule["row"][schedule["warmup"] :].tolist()
+    """Rows of the workload that the window consists of."""
+    return schedule["row"][own_jobs(schedule)].tolist()
 
 
 def rows_of(env: SchedulingVectorEnv) -> list[int]:
@@ -288,15 +293,81 @@ def test_warm_up_takes_jobs_of_the_part_before(split: str) -> None:
     assert env.schedule()["row"].tolist() == list(range(first - 6, first + 4))
 
 
+@pytest.mark.parametrize("kind", KIND_NAMES)
+def test_cool_down_jobs_follow_the_window_as_far_as_there_are_any(kind: str) -> None:
+    env = single(kind, cooldown_jobs=5)
+    assert env.model.episode_rows == range(60 - JOBS - 5 + 1)
+    for row in (0, 7, 46):
+        env.reset(options={"episode": row})
+        schedule = env.schedule()
+        assert (schedule["warmup"], schedule["cooldown"]) == (0, 5)
+        assert schedule["row"].tolist() == list(range(row, row + JOBS + 5))
+        rest_of_episode(env)
+        assert (env.schedule()["end_us"][:JOBS] > 0).all()
+
+
+def test_cool_down_takes_no_job_of_the_part_behind() -> None:
+    part = single("select-job", split="validation", jobs_per_episode=4).model.episode_rows
+    env = single("select-job", split="validation", jobs_per_episode=4, cooldown_jobs=50)
+    rows = env.model.episode_rows
+    assert (rows[0], len(rows)) == (part[0], len(part) - len(part) // 2)
+    for row in (rows[0], rows[-1]):
+        env.reset(options={"episode": row})
+        assert env.schedule()["row"].tolist() == list(range(row, part[-1] + 4))
+    with pytest.raises(InputError, match=f"start at rows {rows[0]} to {rows[-1]}"):
+        env.reset(options={"episode": rows[-1] + 1})
+
+
+@pytest.mark.parametrize("cooldown", [5, 45])
+def test_draws_leave_room_for_cool_down(cooldown: int) -> None:
+    env = single("select-job", cooldown_jobs=cooldown)
+    seen = set()
+    for seed in range(300):
+        env.reset(seed=seed)
+        row = own_rows(env.schedule())[0]
+        assert row == first_row(seed, 0, 60, JOBS, cooldown)
+        assert env.schedule()["cooldown"] == min(cooldown, 60 - JOBS - row)
+        seen.add(row)
+    assert seen == set(env.model.episode_rows)
+
+
+def test_of_a_generators_draw_the_middle_is_the_window() -> None:
+    env = SchedulingEnv("select-job", **draws(warmup_jobs=4, cooldown_jobs=6))
+    env.reset(options={"episode": 3})
+    schedule = env.schedule()
+    drawn = preset_workload("bursty-8gpu", jobs=4 + JOBS + 6, max_gpus=4, seed=3).workload.frame
+    expected = np.rint(drawn["submit_s"].to_numpy() * 1e6).astype(np.int64)
+    assert schedule["submit_us"].tolist() == expected.tolist()
+    assert (schedule["warmup"], schedule["cooldown"]) == (4, 6)
+    rest_of_episode(env)
+    assert (env.schedule()["end_us"][: 4 + JOBS] > 0).all()
+
+
+@pytest.mark.parametrize("row", [0, 20, 40])
+def test_without_warm_up_the_return_is_the_metric_of_the_windows_own_jobs(row: int) -> None:
+    env = single("select-job", cooldown_jobs=11, rewards={"wait": 1.0}, per_job=False, horizon_factor=None)
+    env.reset(options={"episode": row})
+    total, ended = 0.0, False
+    while not ended:
+        _, reward, terminated, truncated, info = env.step(env.expert_action("lifo+greedy"))
+        total, ended = total + reward, terminated or truncated
+    schedule = env.schedule()
+    own = own_jobs(schedule)
+    waits = (schedule["start_us"][own] - schedule["submit_us"][own]) / 1e6
+    assert total == pytest.approx(-waits.sum())
+    assert info["episode_metrics"]["mean_wait_s"] == pytest.approx(waits.mean())
+    assert schedule["now_us"] == schedule["end_us"][own].max()
+
+
 def test_metrics_are_those_of_the_windows_own_jobs() -> None:
-    env = single("select-job", warmup_jobs=20)
-    env.reset(options={"episode": 40})
+    env = single("select-job", warmup_jobs=20, cooldown_jobs=7)
+    env.reset(options={"episode": 30})
     ended = False
     while not ended:
         *_, terminated, truncated, info = env.step(env.expert_action("fifo+easy"))
         ended = terminated or truncated
     schedule, metrics = env.schedule(), info["episode_metrics"]
-    own = slice(schedule["warmup"], None)
+    own = own_jobs(schedule)
     waits = (schedule["start_us"][own] - schedule["submit_us"][own]) / 1e6
     assert metrics["completed_jobs"] == JOBS
     assert metrics["mean_wait_s"] == pytest.approx(waits.mean())

@@ -246,6 +246,34 @@ def test_metrics_are_those_of_the_windows_own_jobs() -> None:
     assert rewards(env, [4, 0]) == pytest.approx([0, (20 - 40) / 40])
 
 
+# --- cool-down
+
+COOLED = [Job(0, 20, 1), Job(10, 20, 1), Job(15, 20, 1, priority=7.0)]
+"""Two jobs of the window and one of cool-down, for one GPU."""
+
+
+def test_cool_down_jobs_take_room_and_are_not_counted() -> None:
+    terms = {"jct": 1.0, "completed_work": 100.0, "completions": 1000.0}
+    env = made(COOLED, parse_cluster("1x1"), rewards=terms, cooldown=1, step_mode="event")
+    # The first job starts; two wait while it runs; the cool-down job is started before the second.
+    seen = rewards(env, [0, 4, 4, 1, 0])
+    assert seen == pytest.approx([-10, -2 * 5, -2 * 5 + 50 + 1000, -20, -20 + 50 + 1000])
+    assert [start and start[0] for start in env.starts()] == [0, 40_000_000, 20_000_000]
+
+
+def test_the_episode_does_not_wait_for_cool_down_jobs() -> None:
+    terms = {"wait": 1.0, "slowdown": 1.0, "waiting_work": 1.0}
+    env = made(COOLED, parse_cluster("1x1"), rewards=terms, cooldown=1, step_mode="event")
+    assert sum(rewards(env, [0, 4, 4, 0])) == pytest.approx(-10 - 10 / 20 - 10 / 2)
+    assert env.starts()[2] is None
+
+
+def test_the_horizon_counts_the_windows_own_jobs() -> None:
+    late = [*COOLED[:2], Job(1000, 500, 1)]
+    env = made(late, parse_cluster("1x1"), rewards={"makespan": 1.0}, cooldown=1, horizon_factor=1.0)
+    assert env.episode.horizon_s == 10 + 40
+
+
 def test_every_term_has_a_test_above() -> None:
     text = Path(__file__).read_text(encoding="utf-8")
     assert all(f'"{term}"' in text for term in TERMS)
