@@ -14,6 +14,7 @@ from gpuyard.cli.inputs import (
 )
 from gpuyard.cli.parameters import SIMULATION, ClusterText, Json, Simulation, WorkloadText
 from gpuyard.errors import InputError
+from gpuyard.policies.base import RECORDED
 from gpuyard.policies.grammar import GRAMMAR
 from gpuyard.registry import registered
 from gpuyard.terminal.console import show_progress
@@ -22,6 +23,7 @@ from gpuyard.terminal.tables import named_table, rule_table, wait_table
 KINDS = ("order", "backfill", "placement")
 EXPRESS = "a job longer than T0 seconds leaves a share of the GPUs free, K per factor of e that it is longer"
 AGE = "a job that has waited MAXWAIT seconds goes first, is always admitted, and lets nobody delay it"
+REPLAYED = "what your scheduler did: every job starts when the log says it did"
 
 policies_app = App(name="policies")
 
@@ -39,6 +41,7 @@ def list_policies(*, json: Json = False) -> None:
         console.print(rule_table(kind, rules), "", sep="\n")
     claims = [("express:T0:K", EXPRESS), ("age:MAXWAIT", AGE), ("express:T0:K:MAXWAIT", "both")]
     console.print(named_table("admission and ageing", claims), "", sep="\n")
+    console.print(named_table("log", [(RECORDED, REPLAYED)]), "", sep="\n")
     console.print(named_table("trained model", _models()), "", "Their cards: docs/models.md", sep="\n")
 
 
@@ -96,6 +99,6 @@ def explain(
 
 
 def _no_reasons(policy: str) -> str:
-    if policy.partition("/")[0] == "recorded":
+    if policy == RECORDED:
         return "policy recorded repeats what the log says and has no reasons to tell; explain a heuristic"
     return f"policy {policy} is a network, which has no reasons to tell; explain a heuristic"

@@ -27,6 +27,7 @@ from gpuyard.terminal.tables import (
     class_table,
     comparison_notes,
     comparison_table,
+    row_name,
     single_table,
 )
 
@@ -55,6 +56,13 @@ def simulate(
             "(default: fifo)",
         ),
     ] = None,
+    recorded: Annotated[
+        bool,
+        Parameter(
+            negative="--no-recorded",
+            help="Begin with what your scheduler did, if the log has recorded starts for half of its jobs.",
+        ),
+    ] = True,
     metric: Annotated[
         list[str] | None,
         Parameter(negative=(), help="Show this metric (docs/contract/metrics.md); repeat it for more."),
@@ -96,7 +104,8 @@ def simulate(
     if by is not None:
         _check_classes(jobs, by)
     past = None if history is None else open_trace(str(history), None)[0]
-    runs = replayed(jobs, machines, policy or ["fifo"], simulation, price_per_kwh=price, history=past)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"price_per_kwh": price, "history": past, "recorded": recorded}
+    runs = replayed(jobs, machines, policy or ["fifo"], simulation, **options)  # type: ignore[arg-type]
     for note in (note for run in runs for note in run.result.notes):
         print_note(note)
     if out is not None:
@@ -125,6 +134,8 @@ def replayed(
     cluster: "Cluster",
     policies: Sequence[str],
     config: SimulationConfig,
+    *,
+    recorded: bool = True,
     **options: Any,
 ) -> "list[PolicyRun]":
     """Simulate each policy on the same jobs, with progress; ``options`` are those of ``run_policies``.
@@ -132,11 +143,13 @@ def replayed(
     Raises:
         InputError: before anything is simulated if a policy's name or a combination is wrong.
     """
-    from gpuyard.evaluate.replay import find_contenders, run_policies
+    from gpuyard.evaluate.replay import find_contenders, run_policies, with_recorded
 
     contenders = find_contenders(policies)
+    contenders = with_recorded(contenders, workload) if recorded else contenders
     with show_progress(len(workload), len(contenders)) as progress:
-        return run_policies(workload, cluster, contenders, config, start_run=progress.start_run, **options)
+        options = {**options, "start_run": progress.start_run, "recorded": False}
+        return run_policies(workload, cluster, contenders, config, **options)
 
 
 def _check_out(directory: Path) -> None:
@@ -175,7 +188,7 @@ def show_comparison(console: "Console", source: str, runs: "list[PolicyRun]", ch
     if len(runs) == 1:
         console.print(single_table(runs[0].metrics, shown))
     else:
-        names, values = [run.entry.label for run in runs], [run.metrics for run in runs]
+        names, values = [row_name(run.entry.label, run.result) for run in runs], [run.metrics for run in runs]
         console.print(comparison_table(console, names, values, shown, [one.worst for one in waits]))
     if alarms:
         console.print("", *(loser_note(one) for one in alarms), sep="\n")

@@ -11,14 +11,12 @@ from gpuyard.evaluate.setting import PolicyEntry, Role
 from gpuyard.network.policy import LearnedPolicy
 from gpuyard.network.transfer import other_cluster, other_information, other_steps
 from gpuyard.observation.config import HOST_KINDS
-from gpuyard.policies.base import ReplayingPolicy
+from gpuyard.policies.base import RECORDED, ReplayingPolicy
 from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec
 from gpuyard.simulation.find import find_policy
 from gpuyard.workload import Workload
 
 Policy = PolicySpec | ReplayingPolicy
-RECORDED = "recorded"
-"""The name of the policy that is what the log says happened."""
 
 _MODEL_FILES = ("best", "last", "model")
 

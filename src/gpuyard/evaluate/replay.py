@@ -16,10 +16,13 @@ from gpuyard.evaluate.tables import class_frame, window_frame, window_row
 from gpuyard.metrics.catalogue import Price, Value, compute_metrics
 from gpuyard.metrics.classes import class_labels, common_users, several_classes
 from gpuyard.metrics.tariff import parse_tariff
+from gpuyard.policies.base import RECORDED
 from gpuyard.simulation.find import find_policy
+from gpuyard.simulation.recorded import RecordedPolicy
 from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.workload import Workload
 from gpuyard.workload.importing import ImportReport
+from gpuyard.workload.recorded import has_recorded
 from gpuyard.workload.shaping.derive import has_dates
 
 METRIC = "mean_bounded_slowdown"
@@ -62,7 +65,7 @@ class PolicyRun:
 
 
 def find_contenders(policies: Sequence[str]) -> list[Contender]:
-    """Policies by name, each once; the first is the reference of the others.
+    """Policies by name, each once; the first is the reference of the others (but see ``with_recorded``).
 
     Raises:
         InputError: for a name that is unknown.
@@ -74,6 +77,16 @@ def find_contenders(policies: Sequence[str]) -> list[Contender]:
     return with_labels(list(found.values()))
 
 
+def with_recorded(contenders: Sequence[Contender], workload: Workload) -> list[Contender]:
+    """The same policies behind ``recorded``, what the cluster's own scheduler did, as their reference.
+
+    Unchanged if it is among them, or if the log has recorded starts for fewer than half of its jobs.
+    """
+    if not has_recorded(workload) or any(one.name == RECORDED for one in contenders):
+        return list(contenders)
+    return [contender_of(RecordedPolicy(), "reference"), *(one.in_role("given") for one in contenders)]
+
+
 def run_policies(
     workload: Workload,
     cluster: Cluster,
@@ -83,6 +96,7 @@ def run_policies(
     price_per_kwh: Price | None = None,
     history: Workload | None = None,
     start_run: StartRun | None = None,
+    recorded: bool = True,
 ) -> list[PolicyRun]:
     """Simulate each policy on the same jobs. A policy named twice runs once.
 
@@ -94,6 +108,7 @@ def run_policies(
         price_per_kwh: Price of energy, or a tariff.
         history: Jobs that had finished before, for predictions.
         start_run: Told which policy runs next.
+        recorded: Begin with what really happened, if the log says so (``with_recorded``).
 
     Raises:
         InputError: before anything is simulated if a policy's name, the price or a combination is wrong.
@@ -102,6 +117,7 @@ def run_policies(
     price = None if tariff is None else tariff.document
     names = [one for one in policies if isinstance(one, str)]
     contenders = [*find_contenders(names), *(one for one in policies if isinstance(one, Contender))]
+    contenders = with_recorded(contenders, workload) if recorded else contenders
     for one in contenders:
         one.policy.check_supported(workload, cluster, config)
     runs = []
@@ -140,6 +156,7 @@ def replay_document(
                 "dropped_jobs": len(run.result.dropped),
                 "counters": dict(run.result.counters),
                 "notes": list(run.result.notes),
+                "impossible": run.result.impossible,
                 "schedule_hash": run.result.schedule.hash(),
             }
             for run in runs

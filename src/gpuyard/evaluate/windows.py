@@ -32,6 +32,7 @@ from gpuyard.simulation.windows import (
 )
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
+from gpuyard.workload.recorded import has_recorded
 
 Policies = Iterable[str | PolicySpec | LearnedPolicy]
 
@@ -124,13 +125,6 @@ def current_policy(workload: Workload | None, asked: str) -> str:
     if asked != AUTO:
         return asked
     return "recorded" if workload is not None and has_recorded(workload) else USUAL_CURRENT
-
-
-def has_recorded(workload: Workload) -> bool:
-    """Whether a log says when its jobs started, of at least half of them."""
-    if "recorded_start_s" not in workload.frame.columns:
-        return False
-    return workload.frame["recorded_start_s"].null_count() <= len(workload) / 2
 
 
 def _not_tried(config: EvaluationConfig, jobs: int) -> tuple[str, ...]:

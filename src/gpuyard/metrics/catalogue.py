@@ -228,7 +228,13 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def _utilization(held: Floats, capacity: float, outcome: Outcome) -> float | None:
-    return _ratio(float(held.sum()), capacity * outcome.system.makespan_s)
+    total = float(held.sum())
+    return None if np.isnan(total) else _ratio(total, capacity * outcome.system.makespan_s)
+
+
+def _tells_nodes(outcome: Outcome) -> bool:
+    """Whether GPUs of nodes were in use, and it is known of which."""
+    return bool(outcome.system.gpus and len(outcome.jobs) and outcome.system.nodes_known)
 
 
 @metric("makespan_s", "s", "lower", "from the first submit to the last finish", per_class=False)
@@ -266,14 +272,14 @@ def _memory_utilization(outcome: Outcome) -> Value:
     per_class=False,
 )
 def _load_imbalance(outcome: Outcome) -> Value:
-    return outcome.system.time_means[0] if outcome.system.gpus and len(outcome.jobs) else None
+    return outcome.system.time_means[0] if _tells_nodes(outcome) else None
 
 
 @metric(
     "fragmentation", "1", "lower", "time mean of free GPUs on partly used nodes / free GPUs", per_class=False
 )
 def _fragmentation(outcome: Outcome) -> Value:
-    return outcome.system.time_means[1] if outcome.system.gpus and len(outcome.jobs) else None
+    return outcome.system.time_means[1] if _tells_nodes(outcome) else None
 
 
 @metric("throughput_jobs_per_h", "jobs/h", "higher", "completed jobs / makespan")
@@ -322,7 +328,8 @@ def _energy_per_job(outcome: Outcome) -> Value:
 
 @metric("asleep_node_h", "node-h", "neutral", "time that nodes were asleep", per_class=False)
 def _asleep(outcome: Outcome) -> Value:
-    return outcome.energy.asleep_s / 3600 if len(outcome.jobs) else None
+    known = len(outcome.jobs) and outcome.system.nodes_known
+    return outcome.energy.asleep_s / 3600 if known else None
 
 
 @metric("jain_fairness", "1", "higher", "Jain's index of users' mean bounded slowdowns; 1 if all are equal")

@@ -105,8 +105,8 @@ class Energy:
 
     @cached_property
     def kwh(self) -> float | None:
-        """All of it; None if a GPU's watts, or all watts, are unknown."""
-        if not self._watts_given:
+        """All of it; None if a GPU's watts, all watts, or the nodes that jobs ran on, are unknown."""
+        if not self._watts_given or not self.system.nodes_known:
             return None
         nodes, count = self.system.nodes, len(self.system.nodes.gpus)
         asleep_s, down_s = self.asleep.seconds(count), self.down.seconds(count)

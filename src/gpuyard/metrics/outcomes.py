@@ -54,7 +54,7 @@ class JobOutcomes:
         slowdown: jct / run time at speed 1.
         bounded_slowdown: max(1, jct / max(run time at speed 1, 10 s)).
         finish_time_fairness: jct / (run time at speed 1 x users active during the stay).
-        gpu_s: GPU-seconds held, by fraction for a shared GPU.
+        gpu_s: GPU-seconds held, by fraction for a shared GPU; this and the next three NaN if not known.
         flops_s: The same, weighted by the speed of the GPUs' types.
         cpu_s: CPU-seconds held on nodes whose CPUs are given.
         memory_mib_s: MiB-seconds held on nodes whose memory is given.
@@ -173,6 +173,11 @@ class System:
         """Memory of the nodes whose memory is given, MiB."""
         return int(self.nodes.memory_mib[self.nodes.memory_mib < UNLIMITED].sum())
 
+    @property
+    def nodes_known(self) -> bool:
+        """Whether it is known on which nodes jobs ran."""
+        return self.schedule.nodes_known
+
     @cached_property
     def time_means(self) -> tuple[float, float, Floats]:
         """Load imbalance, fragmentation, and of each node the µs in which its shared GPUs were in use."""
@@ -228,7 +233,7 @@ def join(
         slowdown=jct_us / duration_us,
         bounded_slowdown=bounded_slowdown(jct_us, duration_us, BOUND_S * 1e6),
         finish_time_fairness=jct_us / (duration_us * np.maximum(active, 1)),
-        **_use(ran, nodes, pieces, gpu_milli),
+        **(_use if schedule.nodes_known else _use_anywhere)(ran, nodes, pieces, gpu_milli),
         **_waste(ran, pieces, gpu_milli),
         preemptions=_count(pieces, "stopped", len(ran)),
         failed_runs=_count(pieces, "failed", len(ran)),
@@ -237,7 +242,9 @@ def join(
         met_deadline=completed & (schedule.end_us <= deadline_us),
         backfilled=schedule.backfilled,
     )
-    from_us, to_us = (int(submit_us.min()), int(schedule.end_us.max())) if len(schedule) else (0, 0)
+    from_us, to_us = (0, 0)
+    if len(schedule):  # only a log with errors has starts before the first submit
+        from_us, to_us = int(min(submit_us.min(), schedule.start_us.min())), int(schedule.end_us.max())
     from_us, to_us = within or (from_us, to_us)
     return jobs, System(nodes, schedule, pieces, gpu_milli[pieces.entry], from_us, to_us)
 
@@ -297,6 +304,18 @@ def _use(ran: pl.DataFrame, nodes: Nodes, runs: Runs, gpu_milli: NDArray[np.int3
         "cpu_s": held(share("cpus", nodes.cpus)),
         "memory_mib_s": held(share("memory_mib", nodes.memory_mib)),
     }
+
+
+def _use_anywhere(
+    ran: pl.DataFrame, nodes: Nodes, runs: Runs, gpu_milli: NDArray[np.int32]
+) -> dict[str, Floats]:
+    """The same of jobs of which it is not known where they ran; NaN for what depends on that."""
+    held_s = _per_job(runs, runs.released_us - runs.taken_us, len(ran)) / 1e6
+    gpu_s: Floats = ran["gpus"].to_numpy() * (gpu_milli / 1000) * held_s
+    alike = len(nodes.speed) > 0 and bool((nodes.speed == nodes.speed[0]).all())
+    unknown = np.full(len(ran), np.nan)
+    flops_s = gpu_s * nodes.speed[0] if alike else unknown
+    return {"gpu_s": gpu_s, "flops_s": flops_s, "cpu_s": unknown, "memory_mib_s": unknown}
 
 
 def _waste(ran: pl.DataFrame, runs: Runs, gpu_milli: NDArray[np.int32]) -> dict[str, Floats]:

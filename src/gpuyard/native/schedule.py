@@ -74,6 +74,8 @@ class Schedule:
         node_gpus: GPUs on that node (1 for a shared job, 0 for a CPU-only one).
         runs: The pieces in which jobs ran; None: each ran once, from start to end.
         downtime: When nodes were down; None: never.
+        nodes_known: Whether jobs ran on these nodes. False for what a log records without its nodes: these
+            are then one way of many, a job may have none, and metrics about nodes are None.
     """
 
     job: NDArray[np.int64]
@@ -87,6 +89,7 @@ class Schedule:
     node_gpus: NDArray[np.int32]
     runs: Runs | None = None
     downtime: Downtime | None = None
+    nodes_known: bool = True
 
     def __len__(self) -> int:
         return len(self.job)
@@ -169,7 +172,12 @@ def _allocation_lists(
     node_offset: NDArray[np.int64], node: NDArray[np.int32], node_gpus: NDArray[np.int32]
 ) -> dict[str, pl.Series]:
     """The nodes of each entry, and the GPUs on each, as columns of lists."""
-    entry = np.repeat(np.arange(len(node_offset) - 1), np.diff(node_offset))
+    held = np.diff(node_offset)
+    entry = np.repeat(np.arange(len(held)), held)
     lists = pl.DataFrame({"entry": entry, "nodes": node, "node_gpus": node_gpus})
     lists = lists.group_by("entry", maintain_order=True).agg("nodes", "node_gpus")
+    if not held.all():  # entries without a node
+        every = pl.DataFrame({"entry": np.arange(len(held))})
+        lists = every.join(lists, on="entry", how="left", maintain_order="left")
+        lists = lists.with_columns(pl.col("nodes", "node_gpus").fill_null([]))
     return {"nodes": lists["nodes"], "node_gpus": lists["node_gpus"]}

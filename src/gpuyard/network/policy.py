@@ -82,8 +82,8 @@ class LearnedPolicy(ReplayingPolicy):
         """The policy that orders its window and places jobs."""
         return acting_policy(self.model.environment.base_policy_of(self.model.kind), self.model.kind)
 
-    def notes(self, cluster: Cluster, config: SimulationConfig) -> tuple[str, ...]:
-        """What to know about a run of it on this cluster under these settings."""
+    def notes(self, workload: Workload, cluster: Cluster, config: SimulationConfig) -> tuple[str, ...]:
+        """What to know about a run of it over these jobs on this cluster under these settings."""
         elsewhere = [] if self.model.kind in HOST_KINDS else other_cluster(self.model, cluster)
         known = [*other_information(self.model, config), *elsewhere, *other_steps(self.model)]
         return tuple(f"policy {self.name} {difference}" for difference in known)

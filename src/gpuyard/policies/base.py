@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 SHIPPED = "model:"
 """What names of models begin with that come with gpuyard."""
 
+RECORDED = "recorded"
+"""The policy that replays what a log says really happened."""
+
 
 class Decider(Protocol):
     """All that a policy must be: anything with ``decide(snapshot) -> Decision``.
@@ -70,9 +73,13 @@ class Policy(ABC):
 
         check_supported(workload, cluster, self.rules, config)
 
-    def notes(self, cluster: "Cluster", config: "SimulationConfig") -> tuple[str, ...]:
-        """What to know about a run of it on this cluster under these settings."""
+    def notes(self, workload: "Workload", cluster: "Cluster", config: "SimulationConfig") -> tuple[str, ...]:
+        """What to know about a run of it over these jobs on this cluster under these settings."""
         return ()
+
+    def impossible(self, workload: "Workload", cluster: "Cluster", config: "SimulationConfig") -> str | None:
+        """Why its schedule of these jobs cannot be on this cluster, in a sentence; None if it can."""
+        return None
 
 
 class ReplayingPolicy(Policy):

@@ -1,19 +1,22 @@
-"""Policies by name: heuristics by their grammar, learned ones by the path or name of a model."""
+"""Policies by name: heuristics by their grammar, learned ones by path or name of a model, ``recorded``."""
 
 from pathlib import Path
 
 from gpuyard.errors import InputError
-from gpuyard.policies.base import SHIPPED, ReplayingPolicy
+from gpuyard.policies.base import RECORDED, SHIPPED, ReplayingPolicy
 from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.runs.directory import FOLDER
+from gpuyard.simulation.recorded import RecordedPolicy
 
 
 def find_policy(text: str) -> PolicySpec | ReplayingPolicy:
-    """The policy of a name: a heuristic, else a learned one if there is such a path or model.
+    """The policy of a name: ``recorded``, a heuristic, else a learned one if there is such a path or model.
 
     Raises:
         InputError: naming the part of the name that is wrong, or what is wrong with the model.
     """
+    if text == RECORDED:
+        return RecordedPolicy()
     if text.startswith(SHIPPED):
         return _learned(text)
     try:

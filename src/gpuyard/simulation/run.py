@@ -36,10 +36,13 @@ class SimulationResult:
         policy: Full name of the policy.
         config: Settings of the simulation.
         schedule: When and where each job ran.
-        dropped: Rows left out because they can never run on the cluster (``oversize = drop``).
+        dropped: Rows left out because they can never run on the cluster (``oversize = drop``), or, by the
+            policy ``recorded``, because the log does not say when they started.
         elapsed_s: Wall time of the simulation, seconds.
         counters: What a policy that is not native counted, such as how often a solver was replaced.
         notes: What to know about the run, in whole sentences.
+        impossible: Why the schedule cannot be on this cluster, in a sentence; None if it can. Only what a log
+            records may be impossible.
     """
 
     workload: Workload
@@ -51,6 +54,7 @@ class SimulationResult:
     elapsed_s: float
     counters: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    impossible: str | None = None
 
     def metrics(self, price_per_kwh: Price | None = None) -> dict[str, float | int | None]:
         """All metrics by name (docs/contract/metrics.md); None where the inputs do not tell.
@@ -110,10 +114,18 @@ def simulate(
     began = time.perf_counter()
     inputs, arrays, counters = _run(workload, cluster, acting, config, history, progress)
     schedule = _schedule(inputs, arrays)
-    notes = acting.notes(cluster, config)
     elapsed_s = time.perf_counter() - began
     return SimulationResult(
-        workload, cluster, acting.name, config, schedule, inputs.dropped, elapsed_s, counters, notes
+        workload,
+        cluster,
+        acting.name,
+        config,
+        schedule,
+        inputs.dropped,
+        elapsed_s,
+        counters,
+        acting.notes(workload, cluster, config),
+        acting.impossible(workload, cluster, config),
     )
 
 

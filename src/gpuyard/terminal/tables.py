@@ -9,6 +9,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from gpuyard.policies.base import RECORDED
 from gpuyard.units import duration, metric_label, metric_text, number, plural, rough
 
 COMPARED = (
@@ -253,6 +254,11 @@ def comparison_notes(source: str, results: Sequence[Any], *, alarm: bool = False
     return heading, [*_dropped_notes(results), *_counter_notes(results), *best]
 
 
+def row_name(label: str, result: Any) -> str:
+    """What a row of results (``SimulationResult``) is called: the policy, marked if it cannot be so."""
+    return f"{label} (impossible)" if result.impossible else label
+
+
 def _counter_notes(results: Sequence[Any]) -> list[str]:
     """What policies counted that are not native, such as fallbacks of a solver."""
     return [
@@ -263,8 +269,10 @@ def _counter_notes(results: Sequence[Any]) -> list[str]:
 
 
 def _dropped_notes(results: Sequence[Any]) -> list[str]:
+    """Jobs that can never run; of those that a log does not say enough of, ``recorded`` has a note itself."""
     from gpuyard.workload.identity import name_of  # brings polars, which help must not load
 
+    results = [result for result in results if result.policy != RECORDED]
     counts = {result.policy: len(result.dropped) for result in results}
     if not any(counts.values()):
         return []

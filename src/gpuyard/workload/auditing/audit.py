@@ -21,7 +21,14 @@ from gpuyard.workload.schema import Workload
 from gpuyard.workload.shaping.derive import date_text, has_dates
 from gpuyard.workload.shaping.rescale import area_load, demand_in_span
 
-_HOMES = ("arrival_checks", "duration_checks", "job_checks", "load_checks", "import_checks")
+_HOMES = (
+    "arrival_checks",
+    "duration_checks",
+    "job_checks",
+    "load_checks",
+    "recorded_checks",
+    "import_checks",
+)
 _WHY_SKIPPED: dict[Needs, str] = {
     "cluster": "needs a cluster (--cluster)",
     "report": "needs the import report, which lies beside imported files",

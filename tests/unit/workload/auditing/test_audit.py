@@ -11,7 +11,7 @@ import pytest
 
 from gpuyard.cli import app
 from gpuyard.cluster.model import Cluster, NodeGroup, parse_cluster
-from gpuyard.workload import Workload, make_workload
+from gpuyard.workload import Step, Workload, WorkloadMetadata, make_workload
 from gpuyard.workload.auditing.audit import audit, audit_checks
 from gpuyard.workload.auditing.demand import demand_series, oversubscription
 from gpuyard.workload.auditing.fidelity import SEVERITIES, FidelityCard, FidelityFinding
@@ -264,6 +264,21 @@ CASES: dict[str, tuple[Callable[[], FidelityCard], dict[str, Any], Callable[[], 
         {"share_of_jobs": 0.25, "groups": ("speech",)},
         lambda: look(make(range(4), group=["vision"] * 4), OWNED),
     ),
+    "recorded-overuse": (
+        lambda: look(make([0.0, 5.0], 10.0, [6, 4], recorded_start_s=[2.0, 8.0]), FITTING),
+        {"peak_gpus": 10.0, "cluster_gpus": 8, "peak_s": 8.0, "share_of_time": 4 / 16},
+        lambda: look(make([0.0, 5.0], 10.0, [6, 4], recorded_start_s=[2.0, 12.0]), FITTING),
+    ),
+    "start-before-submit": (
+        lambda: look(make([0.0, 50.0, 60.0], recorded_start_s=[0.0, 20.0, 70.0])),
+        {"jobs": 1, "share_of_jobs": 1 / 3, "most_s": 30.0},
+        lambda: look(make([0.0, 50.0, 60.0], recorded_start_s=[0.0, 50.0, None])),
+    ),
+    "no-recorded-starts": (
+        lambda: look(make([0.0, 50.0], recorded_start_s=[5.0, None])),
+        {"jobs": 1, "share_of_jobs": 0.5},
+        lambda: look(make([0.0, 50.0], recorded_start_s=[5.0, 60.0])),
+    ),
     "cpu-only-jobs": (
         lambda: look(make(range(4), 10.0, [0, 0, 1, 1], cpus=[4, 0, 0, 0])),
         {"share_of_jobs": 0.5, "of_those_without_cpus": 0.5},
@@ -326,6 +341,21 @@ def test_checks_that_need_more_are_skipped_and_say_what() -> None:
     assert card.load is None
     assert card.oversubscription is None
     assert len(card.skipped) + len(card.passed) + len(card.findings) == len(audit_checks())
+
+
+def test_an_imported_log_without_any_starts_is_noted() -> None:
+    step = Step(name="import", settings={"format": "job-csv"})
+    log = Workload(steady().frame, WorkloadMetadata(history=(step,)))
+    finding = found(look(log), "no-recorded-starts")
+    assert finding is not None
+    assert (finding.severity, finding.numbers["share_of_jobs"]) == ("note", 1.0)
+
+
+def test_overuse_tells_the_date_where_the_clock_has_one() -> None:
+    log = make([0.0], 10.0, 9, recorded_start_s=[3600.0], epoch_s=SEPTEMBER_S)
+    finding = found(look(log, FITTING), "recorded-overuse")
+    assert finding is not None
+    assert "2020-09-01 01:00" in finding.title
 
 
 def test_the_most_serious_comes_first() -> None:
