@@ -25,6 +25,7 @@ VERBS = {
     "explain": ("policies:explain", "Say why a job of a simulated schedule started when and where it did."),
     "policies": ("policies:policies_app", "List every order, backfill and placement."),
     "workload": ("workload:workload_app", "Import, make, look over and shape workloads."),
+    "cluster": ("imports.clusters:cluster_app", "Import a cluster from Slurm's list of nodes."),
     "train": ("train:train", "Train a policy, or search for a rule."),
     "runs": ("runs:runs_app", "Training runs: list, show, compare, plot, watch."),
     "export": ("train:export", "Write a trained model as ONNX, and compare it with the model."),

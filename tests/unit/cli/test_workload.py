@@ -139,9 +139,11 @@ def test_imports_that_cannot_be_are_refused(run: Run, log: Path, tmp_path: Path)
     assert list(tmp_path.iterdir()) == [log]
 
 
-def test_a_cluster_that_the_files_do_not_tell_is_refused(run: Run, jobs: Path, tmp_path: Path) -> None:
+def test_a_cluster_that_the_files_do_not_show_is_refused(run: Run, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("submit_s,duration_s,gpus\n0,10,1\n")
     arguments = ["import", jobs, "--out", tmp_path / "b.parquet", "--cluster-out", tmp_path / "c.toml"]
-    refused(run(*arguments), "tell no cluster")
+    refused(run(*arguments), "does not say on which nodes jobs ran", "NodeList", "gpuyard cluster import")
     assert not (tmp_path / "b.parquet").exists()
 
 

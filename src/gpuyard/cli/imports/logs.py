@@ -9,13 +9,13 @@ from cyclopts import Parameter
 
 from gpuyard.cli.inputs import check_output, open_console, parse_settings, print_json, write_text
 from gpuyard.cli.parameters import Flag, Json, OutFile
-from gpuyard.errors import InputError
 from gpuyard.terminal.console import errors
 
 if TYPE_CHECKING:
     from gpuyard.workload.formats import ImportedTrace
     from gpuyard.workload.importing import ImportReport
 
+NOTES_SHOWN = 6
 LARGE_BYTES = 50_000_000
 """Away from a terminal, reading more than this is announced."""
 
@@ -38,7 +38,8 @@ def import_files(
         Parameter(negative=(), help="NAME=VALUE: an option of the format; repeat it for more."),
     ] = None,
     cluster_out: Annotated[
-        Path | None, Parameter(help="Also write the cluster that the files tell, as TOML.")
+        Path | None,
+        Parameter(help="Also write the cluster, as TOML: the log's own, else the nodes that jobs ran on."),
     ] = None,
     report: Annotated[
         Path | None, Parameter(help="The report. (default: next to --out, .import.json)")
@@ -60,32 +61,45 @@ def import_files(
     check_output("--report", report, (".json",))
     check_output("--cluster-out", cluster_out, (".toml",))
     trace = _imported(files, format, lenient, parse_settings("--option", option or []))
-    if cluster_out is not None and trace.cluster is None:
-        raise InputError(
-            f"--cluster-out {cluster_out}: these files of format {trace.report.format} tell no cluster"
-        )
+    cluster, notes = _cluster(trace, files[0]) if cluster_out is not None else ("", ())
     refused = strict and bool(trace.report.warnings)
-    account = trace.report if refused else _written(trace, out, report, cluster_out)
+    account = trace.report if refused else _written(trace, out, report, cluster_out, cluster)
     written = [] if refused else [str(path) for path in (out, report, cluster_out) if path is not None]
     if json:
-        print_json({"files": written, "report": account.model_dump(mode="json")})
+        shown = {"files": written, "report": account.model_dump(mode="json")}
+        print_json(shown | ({"cluster_notes": notes} if notes else {}))
         return int(refused)
     from gpuyard.terminal.workload import import_table
 
     ended = "Nothing is written (--strict)." if refused else f"Written: {', '.join(written)}"
-    open_console().print(import_table(trace.report), "", ended, sep="\n")
+    console = open_console()
+    more = [f"{len(notes) - NOTES_SHOWN} more notes are in the file."] if len(notes) > NOTES_SHOWN else []
+    said = [f"Cluster: {note}" for note in (*notes[:NOTES_SHOWN], *more)]
+    console.print(import_table(trace.report), "", *said, ended, sep="\n")
     return int(refused)
 
 
-def _written(trace: "ImportedTrace", out: Path, report: Path, cluster_out: Path | None) -> "ImportReport":
+def _cluster(trace: "ImportedTrace", file: Path) -> tuple[str, tuple[str, ...]]:
+    """The cluster as TOML, and how sure it is if it had to be derived from where jobs ran."""
+    if trace.cluster is not None:
+        return trace.cluster.to_toml(), ()
+    from gpuyard.workload.intake.seen_cluster import seen_cluster
+
+    seen = seen_cluster(trace.workload, file)
+    return seen.to_toml(), seen.notes
+
+
+def _written(
+    trace: "ImportedTrace", out: Path, report: Path, cluster_out: Path | None, cluster: str
+) -> "ImportReport":
     """Write everything; the report as it was written."""
     from gpuyard.workload import write_workload
     from gpuyard.workload.intake.import_reports import write_report
 
     write_workload(trace.workload, out)
     account = write_report(trace.report, report, out)
-    if cluster_out is not None and trace.cluster is not None:
-        write_text(cluster_out, trace.cluster.to_toml())
+    if cluster_out is not None:
+        write_text(cluster_out, cluster)
     return account
 
 
