@@ -119,11 +119,12 @@ void Environment::begin(const Episode& episode) {
     warmup_ = episode.warmup;
     own_to_ = episode.count - episode.cooldown;
     finished_ = 0;
+    oldest_ = 0;
     begin_us_ = jobs_->submit_us[as_index(warmup_)];
     simulator_.reset(table_->empty, jobs_);
     const Order order = spec_->base.order;
     scores_.clear();
-    if (ranks_for_good() && order != Order::fifo) {
+    if (has_static_ranks() && order != Order::fifo) {
         const Moment moment{.now_us = 0,
                             .instant = 0,
                             .seed = 0,

@@ -98,9 +98,10 @@ private:
     void look();
     void gather(std::size_t count);
     void take_out_of_window(JobId job);
-    bool ranks_for_good() const {
-        return traits_of(spec_->base.order).is_static() && !spec_->settings->predict && !spec_->base.ages();
-    }
+    // Whether waiting jobs rank as they did when the episode began: no score changes, and nobody has become aged.
+    bool has_static_ranks() const { return traits_of(spec_->base.order).is_static() && !spec_->settings->predict; }
+    bool ranks_for_good() { return has_static_ranks() && !anyone_aged(); }
+    bool anyone_aged();
     void gather_dynamic(std::size_t count);
     void put_current_job_first();
     void ask_base_policy();
@@ -150,6 +151,7 @@ private:
     std::vector<double> scores_;
     std::int64_t warmup_ = 0, own_to_ = 0;
     std::int64_t finished_ = 0;  // jobs, but those of cool-down
+    std::size_t oldest_ = 0;     // no job before it waits
     static constexpr double kNoHorizon = std::numeric_limits<double>::infinity();
     Time begin_us_ = 0, step_began_us_ = 0;
     double horizon_s_ = kNoHorizon;

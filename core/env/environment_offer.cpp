@@ -44,6 +44,13 @@ void Environment::take_out_of_window(JobId job) {
     if (next >= 0) rows_.push_back(&window_jobs_[as_index(next)]);
 }
 
+bool Environment::anyone_aged() {
+    if (!spec_->base.ages()) return false;
+    const auto& start_us = simulator_.record().start_us;
+    while (oldest_ < start_us.size() && start_us[oldest_] >= 0) ++oldest_;
+    return oldest_ < start_us.size() && spec_->base.is_aged(simulator_.now(), jobs_->submit_us[oldest_]);
+}
+
 void Environment::gather_dynamic(std::size_t count) {
     if (waiting_.count() == 0) return;
     const Snapshot now = snapshot();
@@ -64,7 +71,7 @@ std::vector<JobId> Environment::window() const {
 // Finds out what is legal.
 void Environment::glance() {
     const bool host = spec_->chooses_host();
-    if (!rows_are_window_) {
+    if (!rows_are_window_ || anyone_aged()) {
         gather(host ? std::max(spec_->sizes.rows, kHostSearch) : spec_->sizes.rows);
         rows_are_window_ = !host && ranks_for_good();
         if (host) put_current_job_first();

@@ -75,6 +75,13 @@ def test_a_strict_queue_stops_at_its_head() -> None:
     assert "stops at row 1" in story.waits[0].detail
 
 
+def test_a_greedy_queue_stops_at_an_aged_job() -> None:
+    workload = jobs((0, 100, 5), (1, 10, 8), (5, 1, 3), (20, 5, 3))
+    assert waits(story_of(workload, 2, "1x8", "sjf+greedy+age:10")) == []  # nobody is aged yet
+    story = story_of(workload, 3, "1x8", "sjf+greedy+age:10")
+    assert waits(story) == [(20.0, 100.0, "behind-head", 1), (100.0, 110.0, "too-few-free", None)]
+
+
 @pytest.mark.parametrize("backfill", ["easy", "easy-sjf"])
 def test_a_backfilled_job_would_delay_the_head(backfill: str) -> None:
     story = story_of(GAP, 2, "1x8", f"fifo+{backfill}")
