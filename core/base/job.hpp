@@ -18,6 +18,13 @@ inline constexpr std::int64_t kUnlimited = std::int64_t{1} << 40;  // CPUs or me
 
 inline double seconds(Time us) { return static_cast<double>(us) / 1e6; }
 
+// N of docs/contract/simulator.md, section 3: how many nodes a job asks for whose user named so many (0: none). 0 if it
+// does not ask for any.
+inline std::int32_t asked_nodes(std::int32_t gpus, std::int32_t named) {
+    const std::int32_t nodes = gpus > 0 && gpus < named ? gpus : named;
+    return nodes == 1 && gpus <= 1 ? 0 : nodes;
+}
+
 enum class DemandKind : std::uint8_t { whole, shared, cpu_only };
 
 // How a gang of whole GPUs sits in one pool: `full_nodes` empty nodes and `remainder` GPUs on one more.
@@ -35,6 +42,7 @@ struct Demand {
     std::int32_t gpu_milli = 1000;
     std::int64_t cpus = 0;
     std::int64_t memory_mib = 0;
+    std::int32_t nodes = 0;  // that it asks for; 0: as few as the placement rule takes
     std::int32_t queue = 0;
     DemandKind kind = DemandKind::whole;
     bool limited = false;                     // needs CPUs or memory
@@ -46,12 +54,15 @@ struct Demand {
     std::int64_t allowed_gpus = 0;            // GPUs of all allowed pools
 
     std::int64_t total_milli() const { return static_cast<std::int64_t>(gpus) * gpu_milli; }
+    // A job that asks for nodes holds `least_share()` GPUs on each, and one more on `larger_shares()` of them.
+    std::int32_t least_share() const { return gpus / nodes; }
+    std::int32_t larger_shares() const { return gpus % nodes; }
     std::int64_t cpus_for(std::int32_t k) const { return share(cpus, k); }
     std::int64_t memory_for(std::int32_t k) const { return share(memory_mib, k); }
 
 private:
     std::int64_t share(std::int64_t total, std::int32_t k) const {
-        if (gpus <= 1) return total;
+        if (gpus <= 1) return nodes > 1 ? (total + nodes - 1) / nodes : total;
         return (total * k + gpus - 1) / gpus;
     }
 };

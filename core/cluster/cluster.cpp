@@ -84,13 +84,14 @@ void ClusterSpec::add_power(const NodeColumns& nodes, const PowerColumns& power)
 }
 
 Demand ClusterSpec::make_demand(std::int32_t gpus, std::int32_t gpu_milli, std::int64_t job_cpus,
-                                std::int64_t job_memory, std::int32_t queue,
-                                std::span<const std::int32_t> types) const {
+                                std::int64_t job_memory, std::int32_t queue, std::span<const std::int32_t> types,
+                                std::int32_t nodes) const {
     Demand demand;
     demand.gpus = gpus;
     demand.gpu_milli = gpu_milli;
     demand.cpus = job_cpus;
     demand.memory_mib = job_memory;
+    demand.nodes = nodes;
     demand.queue = queue;
     demand.limited = job_cpus > 0 || job_memory > 0;
     demand.kind = gpus == 0 ? DemandKind::cpu_only : gpu_milli < 1000 ? DemandKind::shared : DemandKind::whole;
@@ -110,6 +111,7 @@ Demand ClusterSpec::make_demand(std::int32_t gpus, std::int32_t gpu_milli, std::
                     (demand.size_gpus * p.peak_w + (demand.size_gpus / static_cast<double>(p.size)) * p.idle_w) /
                     p.speed;
         }
+        if (nodes > 0) option.fewest_nodes = nodes;
         demand.pools.push_back(option);
         demand.allows[id] = 1;
         demand.allowed_gpus += static_cast<std::int64_t>(p.nodes.size()) * p.size;

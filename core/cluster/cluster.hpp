@@ -59,9 +59,9 @@ public:
 
     std::size_t node_count() const { return size.size(); }
 
-    // A demand with its allowed pools filled in. `types` empty means any.
+    // A demand with its allowed pools filled in. `types` empty means any, `nodes` 0 that it does not ask for any.
     Demand make_demand(std::int32_t gpus, std::int32_t gpu_milli, std::int64_t cpus, std::int64_t memory_mib,
-                       std::int32_t queue, std::span<const std::int32_t> types) const;
+                       std::int32_t queue, std::span<const std::int32_t> types, std::int32_t nodes) const;
 
     std::vector<std::int32_t> size;  // by node
     std::vector<std::int32_t> pool;

@@ -32,6 +32,7 @@ void check_lengths(const JobColumns& c) {
     check_length(c.gpu_milli, jobs, "gpu_milli");
     check_length(c.cpus, jobs, "cpus");
     check_length(c.memory_mib, jobs, "memory_mib");
+    check_length(c.nodes, jobs, "nodes");
     check_length(c.queue, jobs, "queue");
     check_length(c.type_set, jobs, "type_set");
     check_length(c.priority, jobs, "priority");
@@ -49,8 +50,9 @@ void check_job(const JobColumns& c, std::size_t i, const DemandKey& key, const C
     const bool gpus_ok = key.gpus >= 0 && key.gpu_milli >= 1 && key.gpu_milli <= 1000 &&
                          (key.gpu_milli == 1000 || key.gpus == 1) && (key.gpu_milli == 1000 || cluster.track_gpus);
     const bool rest_ok = key.cpus >= 0 && key.cpus <= kUnlimited && key.memory_mib >= 0 &&
-                         key.memory_mib <= kUnlimited && key.queue >= 0 && key.queue < cluster.queues &&
-                         key.type_set >= -1 && key.type_set < static_cast<std::int32_t>(c.type_sets.size()) &&
+                         key.memory_mib <= kUnlimited && key.nodes >= 0 && key.queue >= 0 &&
+                         key.queue < cluster.queues && key.type_set >= -1 &&
+                         key.type_set < static_cast<std::int32_t>(c.type_sets.size()) &&
                          (c.user.empty() || (c.user[i] >= 0 && c.user[i] < c.users));
     if (!(time_ok && gpus_ok && rest_ok)) throw std::invalid_argument("job " + std::to_string(i) + " is out of range");
 }
@@ -65,16 +67,19 @@ std::vector<T> copied(std::span<const T> column) {
 std::size_t DemandTable::Hash::operator()(const DemandKey& k) const {
     const auto u = [](std::int64_t v) { return static_cast<std::uint64_t>(v); };
     return splitmix64(splitmix64(u(k.gpus) << 32 ^ u(k.gpu_milli) << 20 ^ u(k.queue) << 10 ^ u(k.type_set)) ^
-                      splitmix64(u(k.cpus) ^ u(k.memory_mib) << 24));
+                      splitmix64(u(k.cpus) ^ u(k.memory_mib) << 24 ^ u(k.nodes) << 44));
 }
 
 std::int32_t DemandTable::number(const DemandKey& key) {
     if (key == last_) return last_number_;
-    const auto [entry, fresh] = known_.try_emplace(key, static_cast<std::int32_t>(demands_.size()));
+    DemandKey asked = key;  // those that come to the same are one demand
+    asked.nodes = asked_nodes(key.gpus, key.nodes);
+    const auto [entry, fresh] = known_.try_emplace(asked, static_cast<std::int32_t>(demands_.size()));
     if (fresh) {
         const std::span<const std::int32_t> types =
             key.type_set < 0 ? std::span<const std::int32_t>() : type_sets_[as_index(key.type_set)];
-        demands_.push_back(cluster_.make_demand(key.gpus, key.gpu_milli, key.cpus, key.memory_mib, key.queue, types));
+        demands_.push_back(
+            cluster_.make_demand(key.gpus, key.gpu_milli, key.cpus, key.memory_mib, key.queue, types, asked.nodes));
     }
     last_ = key;
     last_number_ = entry->second;
@@ -104,7 +109,8 @@ JobTable make_jobs(const ClusterSpec& cluster, const JobColumns& c) {
                             value_or(c.queue, i, 0),
                             value_or(c.type_set, i, -1),
                             value_or(c.cpus, i, std::int64_t{0}),
-                            value_or(c.memory_mib, i, std::int64_t{0})};
+                            value_or(c.memory_mib, i, std::int64_t{0}),
+                            value_or(c.nodes, i, 0)};
         check_job(c, i, key, cluster);
         table.demand.push_back(demands.number(key));
     }

@@ -15,6 +15,7 @@ namespace gpuyard {
 struct DemandKey {
     std::int32_t gpus, gpu_milli, queue, type_set;  // type_set: index into sets of types, -1 = any
     std::int64_t cpus, memory_mib;
+    std::int32_t nodes;  // that its user named, 0 = none
     bool operator==(const DemandKey&) const = default;
 };
 
@@ -38,7 +39,7 @@ private:
     const std::vector<std::vector<std::int32_t>>& type_sets_;
     std::vector<Demand> demands_;
     std::unordered_map<DemandKey, std::int32_t, Hash> known_;
-    DemandKey last_{-1, 0, 0, 0, 0, 0};
+    DemandKey last_{-1, 0, 0, 0, 0, 0, 0};
     std::int32_t last_number_ = -1;
 };
 
@@ -51,6 +52,7 @@ struct JobColumns {
     std::span<const std::int32_t> gpu_milli;           // optional
     std::span<const std::int64_t> cpus;                // optional
     std::span<const std::int64_t> memory_mib;          // optional
+    std::span<const std::int32_t> nodes;               // optional, 0 = not asked for
     std::span<const std::int32_t> queue;               // optional, default 0
     std::span<const std::int32_t> type_set;            // optional, index into type_sets, -1 = any
     std::span<const double> priority;                  // optional

@@ -22,6 +22,16 @@ inline std::int32_t most_gpus(const ClusterState& state, const Demand& demand, s
     return static_cast<std::int32_t>(most);
 }
 
+// Whether a job with GPUs that asks for nodes has enough of them in a pool, CPUs and memory aside. `count` gives the
+// number of nodes with exactly so many empty GPUs.
+template <class Count>
+bool enough_nodes(const Demand& demand, std::int32_t size, Count count) {
+    if (size < demand.least_share()) return false;
+    std::int32_t holders = 0;
+    for (std::int32_t empty = size; empty > demand.least_share(); --empty) holders += count(empty);
+    return holders >= demand.larger_shares() && holders + count(demand.least_share()) >= demand.nodes;
+}
+
 // Calls `visit` with the nodes of a bucket by ascending id, until it returns false.
 template <class Visit>
 void visit_bucket(const ClusterState& state, const Pool& pool, std::int32_t empty, Visit visit) {

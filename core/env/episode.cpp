@@ -26,7 +26,9 @@ namespace {
 
 // Without the pools on whose nodes the job does not fit alone.
 void confine_to_one_node(Demand& demand, const ClusterSpec& cluster) {
-    const auto too_small = [](const PoolOption& option) { return option.fewest_nodes > 1; };
+    const auto too_small = [&](const PoolOption& option) {
+        return option.fewest_nodes > 1 || cluster.pools[as_index(option.pool)].size < demand.gpus;
+    };
     for (const PoolOption& option : demand.pools) {
         if (!too_small(option)) continue;
         const Pool& pool = cluster.pools[as_index(option.pool)];
@@ -42,6 +44,9 @@ std::shared_ptr<const JobTable> jobs_for(const ClusterSpec& cluster, std::shared
     if (!env.chooses_host()) return jobs;
     auto confined = std::make_shared<JobTable>(*jobs);
     for (Demand& demand : confined->demands) {
+        if (demand.nodes > 1)
+            throw std::invalid_argument("a job asks for " + std::to_string(demand.nodes) +
+                                        " nodes, and this environment puts each job on one host");
         confine_to_one_node(demand, cluster);
         if (demand.pools.empty())
             throw std::invalid_argument("a job of " + std::to_string(demand.gpus) + " GPUs does not fit on one node");

@@ -89,6 +89,7 @@ Time run_time(Time duration_us, double speed, std::int32_t nodes_used, std::int3
 }
 
 bool Placer::place(const ClusterState& state, const Demand& demand, std::int64_t row, Allocation& out) {
+    if (demand.nodes > 0) return place_on_asked_nodes(state, demand, row, out);
     if (splits_freely(rule_)) return place_freely(state, demand, row, out);
     if (is_tier(rule_) && demand.kind == DemandKind::whole) return place_in_tiers(state, demand, out);
     if (rule_ == Placement::first_available) return place_first_available(state, demand, out);
@@ -97,6 +98,11 @@ bool Placer::place(const ClusterState& state, const Demand& demand, std::int64_t
 
 bool Placer::placeable(const ClusterState& state, const Demand& demand) {
     if (demand.kind != DemandKind::whole || demand.limited || cap_mw_ != kNoCap) return place(state, demand, 0, probe_);
+    if (demand.nodes > 0)
+        return std::any_of(demand.pools.begin(), demand.pools.end(), [&](const PoolOption& option) {
+            const Pool& pool = state.spec().pools[as_index(option.pool)];
+            return enough_nodes(demand, pool.size, [&](std::int32_t e) { return state.bucket_count(pool, e); });
+        });
     if (splits_freely(rule_)) {
         std::int64_t free = 0;
         for (const PoolOption& option : demand.pools) free += state.pool_empty(option.pool);

@@ -46,7 +46,7 @@ inline const std::vector<PoolOption>& pools_of(const Demand& demand, Placement r
 // Whether a job that does not fit may fit because others start. Tier 2 must not break up whole nodes; if a node lacks
 // the CPUs or the memory to give all its GPUs, it can take part only after another job has broken it up.
 inline bool starts_may_make_room(Placement rule, const Demand& demand) {
-    return is_tier(rule) && demand.kind == DemandKind::whole && demand.limited;
+    return is_tier(rule) && demand.kind == DemandKind::whole && demand.limited && demand.nodes == 0;
 }
 
 // docs/contract/simulator.md, section 6. Endless stays endless; throws if the result is no representable time.
@@ -94,6 +94,16 @@ public:
     bool placeable(const ClusterState& state, const Demand& demand);
 
 private:
+    // By what nodes come first for a job that asks for some; the smaller the better.
+    struct AskedRank {
+        bool asleep = false;
+        double misalignment = 0.0;
+        std::int64_t key = 0;
+        std::int32_t node = 0;
+
+        auto operator<=>(const AskedRank&) const = default;
+    };
+
     bool within_cap(const ClusterState& state, const Demand& demand, const Allocation& allocation) const {
         return cap_mw_ == kNoCap ||
                state.spec().idle_mw + state.busy_mw() + state.extra_mw(demand, allocation.parts) <= cap_mw_;
@@ -114,6 +124,13 @@ private:
     std::int32_t remainder_node(const ClusterState& state, const Demand& demand, const PoolOption& option,
                                 const std::vector<Part>& taken) const;
 
+    bool place_on_asked_nodes(const ClusterState& state, const Demand& demand, std::int64_t row, Allocation& out);
+    bool take_asked_nodes(const ClusterState& state, const Demand& demand, const PoolOption& option, std::int64_t row,
+                          Allocation& out);
+    bool take_best_nodes(const ClusterState& state, const Demand& demand, const Pool& pool, std::int32_t gpus,
+                         std::int32_t count, std::int64_t row, std::vector<Part>& taken);
+    AskedRank asked_rank(const ClusterState& state, const Demand& demand, std::int32_t node, std::int32_t gpus,
+                         std::int64_t row) const;
     bool place_in_tiers(const ClusterState& state, const Demand& demand, Allocation& out);
     bool goes_by_score() const { return rule_ == Placement::tetris || rule_ == Placement::fgd; }
     std::int32_t scored_remainder_node(const ClusterState& state, const Demand& demand, const PoolOption& option,
@@ -132,6 +149,7 @@ private:
     std::int64_t cap_mw_ = kNoCap;
     const std::vector<std::uint8_t>* asleep_ = nullptr;
     std::vector<Ranked> nodes_;
+    std::vector<AskedRank> asked_;
     Allocation other_;  // a second way to compare with
     Allocation probe_;  // where `placeable` leaves its answer
     const JobMix* mix_ = nullptr;

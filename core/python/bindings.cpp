@@ -187,8 +187,8 @@ void bind_inputs(nb::module_& m) {
                const std::optional<In<std::int32_t>>& type_set, const std::optional<In<double>>& priority,
                const std::optional<In<Time>>& deadline_us, const std::optional<In<std::int32_t>>& user,
                const std::optional<In<std::int32_t>>& group, const std::optional<In<std::int64_t>>& row,
-               std::vector<std::vector<std::int32_t>> type_sets, std::int32_t users, std::int32_t groups,
-               double origin_s, Time epoch_us) {
+               const std::optional<In<std::int32_t>>& nodes, std::vector<std::vector<std::int32_t>> type_sets,
+               std::int32_t users, std::int32_t groups, double origin_s, Time epoch_us) {
                 new (self) JobTable(make_jobs(cluster, {.submit_us = view(submit_us),
                                                         .duration_us = view(duration_us),
                                                         .estimate_us = view(estimate_us),
@@ -196,6 +196,7 @@ void bind_inputs(nb::module_& m) {
                                                         .gpu_milli = view(gpu_milli),
                                                         .cpus = view(cpus),
                                                         .memory_mib = view(memory_mib),
+                                                        .nodes = view(nodes),
                                                         .queue = view(queue),
                                                         .type_set = view(type_set),
                                                         .priority = view(priority),
@@ -212,8 +213,8 @@ void bind_inputs(nb::module_& m) {
             "cluster"_a, "submit_us"_a, "duration_us"_a, "estimate_us"_a, "gpus"_a, "gpu_milli"_a = nb::none(),
             "cpus"_a = nb::none(), "memory_mib"_a = nb::none(), "queue"_a = nb::none(), "type_set"_a = nb::none(),
             "priority"_a = nb::none(), "deadline_us"_a = nb::none(), "user"_a = nb::none(), "group"_a = nb::none(),
-            "row"_a = nb::none(), "type_sets"_a = std::vector<std::vector<std::int32_t>>(), "users"_a = 1,
-            "groups"_a = 1, "origin_s"_a = 0.0, "epoch_us"_a = 0)
+            "row"_a = nb::none(), "nodes"_a = nb::none(), "type_sets"_a = std::vector<std::vector<std::int32_t>>(),
+            "users"_a = 1, "groups"_a = 1, "origin_s"_a = 0.0, "epoch_us"_a = 0)
         .def("__len__", &JobTable::size);
 
     nb::class_<Settings>(m, "Settings")

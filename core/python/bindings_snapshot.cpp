@@ -33,6 +33,7 @@ void bind_snapshot(nb::module_& m) {
                 d["gpu_milli"] = column(s.queue, [&](const QueuedJob& j) { return demand(j).gpu_milli; });
                 d["cpus"] = column(s.queue, [&](const QueuedJob& j) { return demand(j).cpus; });
                 d["memory_mib"] = column(s.queue, [&](const QueuedJob& j) { return demand(j).memory_mib; });
+                d["nodes"] = column(s.queue, [&](const QueuedJob& j) { return demand(j).nodes; });
                 d["priority"] = column(s.queue, [](const QueuedJob& j) { return j.priority; });
                 d["deadline_s"] = column(s.queue, [](const QueuedJob& j) { return seconds_or_nan(j.deadline_us); });
                 d["user"] = column(s.queue, [](const QueuedJob& j) { return j.user; });

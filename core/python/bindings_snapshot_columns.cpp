@@ -28,7 +28,8 @@ struct Table {
     }
     NeedColumns needs() const {
         return {get<std::int32_t>("gpus"),     get<std::int32_t>("gpu_milli"), get<std::int32_t>("queue"),
-                get<std::int32_t>("type_set"), get<std::int64_t>("cpus"),      get<std::int64_t>("memory_mib")};
+                get<std::int32_t>("type_set"), get<std::int64_t>("cpus"),      get<std::int64_t>("memory_mib"),
+                get<std::int32_t>("nodes")};
     }
     PartColumns parts() const {
         return {get<std::int64_t>("node_offset"), get<std::int32_t>("node"), get<std::int32_t>("node_gpus"),
@@ -129,6 +130,7 @@ void put_needs(nb::dict& d, const Snapshot& s, const std::vector<Job>& jobs) {
     put("gpu_milli", [](const Demand& demand) { return demand.gpu_milli; });
     put("cpus", [](const Demand& demand) { return demand.cpus; });
     put("memory_mib", [](const Demand& demand) { return demand.memory_mib; });
+    put("nodes", [](const Demand& demand) { return demand.nodes; });
     put("queue", [](const Demand& demand) { return demand.queue; });
     d["type_set"] = column(jobs, [](const Job& j) { return j.demand; });
 }

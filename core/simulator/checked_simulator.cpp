@@ -37,6 +37,17 @@ ClusterState CheckedSimulator::room_for(const Start& start) const {
     return room;
 }
 
+void CheckedSimulator::check_asked(const Start& start, const Demand& demand, std::span<const Part> parts) const {
+    const ClusterSpec& spec = simulator_.view().state.spec();
+    const auto odd = [&](const Part& part) {
+        const std::int32_t more = part.gpus - demand.least_share();
+        return more < 0 || more > 1 || spec.pool[as_index(part.node)] != spec.pool[as_index(parts.front().node)];
+    };
+    if (std::ssize(parts) != demand.nodes || std::any_of(parts.begin(), parts.end(), odd))
+        fail(start,
+             "it asks for " + std::to_string(demand.nodes) + " nodes of one pool with its GPUs split evenly over them");
+}
+
 std::vector<Part> CheckedSimulator::checked_parts(const Start& start) const {
     const auto& waiting = simulator_.waiting();
     if (!std::binary_search(waiting.begin(), waiting.end(), start.job)) fail(start, "it is not queued");
@@ -67,8 +78,9 @@ std::vector<Part> CheckedSimulator::checked_parts(const Start& start) const {
         }
         gpus += part.gpus;
     }
-    if (gpus != demand.gpus || (demand.gpus == 0 && parts.size() != 1))
+    if (gpus != demand.gpus || (demand.gpus == 0 && demand.nodes == 0 && parts.size() != 1))
         fail(start, "a gang starts whole or not at all");
+    if (demand.nodes > 0) check_asked(start, demand, parts);
     const std::int64_t cap = simulator_.settings().power_cap_mw;
     if (cap != INT64_MAX && spec.idle_mw + state.busy_mw() + state.extra_mw(demand, parts) > cap)
         fail(start, "it exceeds the power cap");

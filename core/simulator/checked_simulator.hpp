@@ -22,6 +22,7 @@ public:
 
 private:
     std::vector<Part> checked_parts(const Start& start) const;
+    void check_asked(const Start& start, const Demand& demand, std::span<const Part> parts) const;
     ClusterState room_for(const Start& start) const;
 
     FullSimulator simulator_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/index.hpp"
+#include "cluster/node_fit.hpp"
 
 namespace gpuyard {
 
@@ -112,6 +113,12 @@ bool Profile::may_fit(const Row& row, const Demand& demand, const Placer& placer
     for (const PoolOption& option : demand.pools) {
         const std::int64_t here = row.pool_empty[as_index(option.pool)];
         free += here;
+        if (demand.nodes > 0) {
+            const Pool& pool = spec_->pools[as_index(option.pool)];
+            const std::int32_t* count = row.bucket_count.data() + pool.first_bucket;
+            if (enough_nodes(demand, pool.size, [&](std::int32_t empty) { return count[empty]; })) return true;
+            continue;
+        }
         if (splits_freely(placer.rule()) || here < demand.gpus) continue;
         if (!placer.needs_only_room()) return true;
         const Pool& pool = spec_->pools[as_index(option.pool)];
@@ -122,7 +129,7 @@ bool Profile::may_fit(const Row& row, const Demand& demand, const Placer& placer
         for (std::int32_t empty = option.remainder; empty < pool.size; ++empty)
             if (count[empty] > 0) return true;
     }
-    return splits_freely(placer.rule()) && free >= demand.gpus;
+    return demand.nodes == 0 && splits_freely(placer.rule()) && free >= demand.gpus;
 }
 
 void Profile::least_free(std::size_t from, std::size_t to) {

@@ -30,6 +30,7 @@ ActiveJob begun(const QueuedJob& job, Time begin_us) {
 Allocation allocation_of(const ClusterSpec& spec, const Demand& demand, std::span<const Part> parts) {
     Allocation allocation;
     allocation.parts.assign(parts.begin(), parts.end());
+    if (demand.nodes > 0) allocation.fewest_nodes = demand.nodes;
     if (demand.gpus == 0) return allocation;
     std::int32_t largest = 0;
     for (std::size_t k = 0; k < parts.size(); ++k) {
@@ -37,7 +38,7 @@ Allocation allocation_of(const ClusterSpec& spec, const Demand& demand, std::spa
         allocation.speed = k == 0 ? pool.speed : std::min(allocation.speed, pool.speed);
         largest = std::max(largest, pool.size);
     }
-    allocation.fewest_nodes = (demand.gpus + largest - 1) / largest;
+    if (demand.nodes == 0) allocation.fewest_nodes = (demand.gpus + largest - 1) / largest;
     return allocation;
 }
 

@@ -138,6 +138,9 @@ private:
             throw SnapshotError(here + "it holds " + text(gpus) + " GPUs on " + text(std::ssize(parts)) +
                                 " nodes, but column gpus says " + text(demand.gpus) +
                                 "; a running job holds its whole gang");
+        if (demand.nodes > 0 && std::ssize(parts) != demand.nodes)
+            throw SnapshotError(here + "it sits on " + text(std::ssize(parts)) + " nodes, but column nodes says " +
+                                text(demand.nodes) + "; say how many nodes it has, or leave nodes 0");
     }
 
     void hold_one(const std::string& here, Part& part, const Demand& demand) const {

@@ -32,9 +32,10 @@ struct PartColumns {
 struct NeedColumns {
     std::span<const std::int32_t> gpus, gpu_milli, queue, type_set;
     std::span<const std::int64_t> cpus, memory_mib;
+    std::span<const std::int32_t> nodes;
 
     DemandKey key(std::size_t i) const {
-        return {gpus[i], gpu_milli[i], queue[i], type_set[i], cpus[i], memory_mib[i]};
+        return {gpus[i], gpu_milli[i], queue[i], type_set[i], cpus[i], memory_mib[i], nodes[i]};
     }
 };
 

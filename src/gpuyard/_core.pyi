@@ -61,6 +61,7 @@ class JobTable:
         user: _I32 | None = None,
         group: _I32 | None = None,
         row: _I64 | None = None,
+        nodes: _I32 | None = None,
         type_sets: list[list[int]] = ...,
         users: int = 1,
         groups: int = 1,

@@ -134,6 +134,17 @@ def test_settings_of_all_kinds_reach_decisions_on_arrays(policy: str, settings: 
     assert check(parse_policy(policy), jobs, parse_cluster("2x4:v100,2x8:a100"), config, 0.2) > 20
 
 
+@pytest.mark.parametrize(
+    "policy", ["fifo+easy", "sjf+conservative", "wspt+greedy/spread", "srtf+greedy", "fifo+easy/tier"]
+)
+def test_jobs_that_ask_for_nodes_are_decided_on_arrays(policy: str) -> None:
+    frame = synthesize(SynthConfig(jobs=200, cluster_gpus=24, load=1.2)).frame
+    gpus = pl.when(pl.col("row") % 5 == 0).then(0).otherwise(pl.min_horizontal("gpus", 8)).cast(pl.Int32)
+    jobs = frame.with_columns(gpus=gpus, nodes=pl.Series([None, 2, 3, 1] * 50, dtype=pl.Int32))
+    config = SimulationConfig(estimates="exact")
+    assert check(parse_policy(policy), make_workload(jobs), parse_cluster("3x8"), config, 0.2) > 20
+
+
 def test_an_order_written_in_python_decides_on_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._entries, "order", dict(registry._entries["order"]))
     registry.register("order", "by-wait")(lambda queue: queue["wait_s"] * queue["user_usage"])

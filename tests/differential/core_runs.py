@@ -73,6 +73,7 @@ def _workload(jobs: list[Job], origin_s: float) -> Workload:
             "group": job.group,
             "deadline_s": job.deadline_s,
             "row": position if job.row is None else job.row,
+            "nodes": job.nodes,
         }
         for position, job in enumerate(jobs)
     ]

@@ -9,6 +9,7 @@ of docs/contract/mdp.md, and none ends before its first step.
 import random
 from dataclasses import dataclass, replace
 
+from differential.asked_cases import random_request
 from differential.cases import (
     Case,
     Mix,
@@ -55,7 +56,7 @@ from reference.simulator.simulator import (
 
 COLUMNS = (
     *("submit_s", "duration_s", "gpus", "gpu_milli", "cpus", "memory_mib", "estimate_s", "priority"),
-    *("user", "group", "deadline_s", "gpu_types"),
+    *("user", "group", "deadline_s", "gpu_types", "nodes"),
 )
 ORDERS = (*ORDERS_BY_ESTIMATE, *OTHER_ORDERS, "qssf", "group-fair-share", "drf", "multifactor", "power-aware")
 PLACEMENTS = (*POOL_RULES, *SPLITTING_RULES, *TIER_RULES, "tetris", "fgd", "power-aware")
@@ -222,7 +223,19 @@ def random_jobs(
     for row in range(count):
         drawn = (random_job(rng, mix, nodes, most_gpus) for _ in range(20))
         jobs.append(next((job for job in drawn if is_possible(job, row)), last_resort))
+    # Draws of their own, so that the cases without such jobs stay as they are.
+    own = random.Random(f"asking {seed} {count}")
+    if own.random() < 0.4:
+        some = [(job, own.random() < 0.5) for job in jobs]
+        asking = [asked(own, kind, job, nodes) if wanted else job for job, wanted in some]
+        pairs = enumerate(zip(jobs, asking, strict=True))
+        jobs = [wide if is_possible(wide, row) else job for row, (job, wide) in pairs]
     return with_submits(rng, jobs, nodes, mix)
+
+
+def asked(rng: random.Random, kind: str, job: Job, nodes: list[Node]) -> Job:
+    """The job with a number of nodes; where hosts are chosen, one."""
+    return replace(job, nodes=1) if kind in HOST_KINDS else random_request(rng, job, nodes)
 
 
 def random_job(rng: random.Random, mix: Mix, nodes: list[Node], most_gpus: int) -> Job:

@@ -120,6 +120,7 @@ class Core:
             gpu_milli=int32([job.gpu_milli for job in jobs]),
             cpus=np.array([job.cpus for job in jobs]),
             memory_mib=np.array([job.memory_mib for job in jobs]),
+            nodes=int32([job.nodes or 0 for job in jobs]),
             type_set=int32([types.index(job.gpu_types[0]) if job.gpu_types else -1 for job in jobs]),
             type_sets=[[0], [1]],
         )

@@ -47,6 +47,7 @@ def jobs(draw: st.DrawFn, various: bool, limited: bool) -> Job:
         user=draw(st.sampled_from(("ada", "bo", ""))),
         group=draw(st.sampled_from(("", *OWNERS, "guests"))) if various else "",
         deadline_s=draw(st.sampled_from((None, 5.0, 20.0))),
+        nodes=draw(st.sampled_from((None, None, None, 2, 3, 1))),
     )
 
 
@@ -101,7 +102,7 @@ def runnable(
     job: Job, cluster: list[Node], types: dict[str, float], row: int, policy: Policy, how: Settings
 ) -> Job:
     """The job itself, or if it can never start one like it that asks for less."""
-    modest = replace(job, cpus=0, memory_mib=0, gpu_types=None, group=cluster[0].owner or "")
+    modest = replace(job, cpus=0, memory_mib=0, gpu_types=None, nodes=None, group=cluster[0].owner or "")
     smaller = [replace(modest, gpus=gpus, gpu_milli=1000) for gpus in range(job.gpus - 1, -1, -1)]
     can_start = (
         choice

@@ -64,6 +64,7 @@ def run_of(schedule: Schedule, entry: int, job: dict[str, Any]) -> Run:
         "ending": STATUS_NAMES[schedule.status[entry]],
         "gpu_index": int(schedule.gpu_index[entry]),
         "shared": job["gpu_milli"] < 1000,
+        "asked": asked_nodes(job),
         "nodes": list(zip(schedule.node[parts].tolist(), schedule.node_gpus[parts].tolist(), strict=True)),
     }
 
@@ -82,12 +83,21 @@ def pieces_of(schedule: Schedule, jobs: Sequence[dict[str, Any]]) -> list[Run]:
                 "job": job,
                 "ending": RUN_ENDINGS[pieces.ending[i]],
                 "shared": jobs[job]["gpu_milli"] < 1000,
+                "asked": asked_nodes(jobs[job]),
                 "nodes": list(zip(pieces.node[at].tolist(), pieces.node_gpus[at].tolist(), strict=True)),
             }
         )
     ranks = [(run["begin_us"], run["job"]) for run in runs]
     assert schedule.runs is None or ranks == sorted(ranks), "runs are not in order of (begin, job)"
     return sorted(runs, key=lambda run: (run["begin_us"], run["job"]))
+
+
+def asked_nodes(job: dict[str, Any]) -> int | None:
+    """N of section 3: how many nodes a job asks for."""
+    nodes = job.get("nodes")
+    if nodes is None or (nodes == 1 and job["gpus"] == 0) or job["gpus"] == 1:
+        return None
+    return min(int(nodes), job["gpus"] or int(nodes))
 
 
 def node_table(cluster: Cluster) -> list[dict[str, Any]]:
@@ -126,7 +136,9 @@ def check_gang(run: Run, nodes: list[dict[str, Any]]) -> None:
     assert ids == sorted(set(ids)), f"nodes are not distinct and ascending: {run}"
     assert all(0 <= node < len(nodes) for node in ids), f"no such node: {run}"
     assert sum(gpus for _, gpus in run["nodes"]) == run["gpus"], f"half a gang: {run}"
-    if run["gpus"] == 0 or run["shared"]:
+    if run["asked"] is not None:
+        check_asked(run, nodes)
+    elif run["gpus"] == 0 or run["shared"]:
         assert len(ids) == 1, f"a job that sits on one node is on several: {run}"
     else:
         assert all(gpus >= 1 for _, gpus in run["nodes"]), f"a node without a GPU of the gang: {run}"
@@ -134,6 +146,14 @@ def check_gang(run: Run, nodes: list[dict[str, Any]]) -> None:
         assert 0 <= run["gpu_index"] < nodes[ids[0]]["gpus"], f"no such GPU: {run}"
     else:
         assert run["gpu_index"] == -1, f"a GPU's index for a job that shares none: {run}"
+
+
+def check_asked(run: Run, nodes: list[dict[str, Any]]) -> None:
+    """Section 3: as many nodes as were asked for, of one pool, with GPUs split evenly."""
+    assert len(run["nodes"]) == run["asked"], f"not on {run['asked']} nodes: {run}"
+    check_one_pool(run, nodes)
+    shares = [gpus for _, gpus in run["nodes"]]
+    assert max(shares) - min(shares) <= 1, f"not split evenly: {run}"
 
 
 def check_nodes_allowed(run: Run, nodes: list[dict[str, Any]], owners: tuple[str, ...]) -> None:
@@ -155,7 +175,7 @@ def check_one_pool(run: Run, nodes: list[dict[str, Any]]) -> int:
 def check_stays_in_one_pool(run: Run, nodes: list[dict[str, Any]]) -> None:
     """The shape of section 9: full nodes of one pool and the remainder on one more."""
     size = check_one_pool(run, nodes)
-    if run["gpus"] == 0:
+    if run["gpus"] == 0 or run["asked"] is not None:
         return
     full, remainder = divmod(run["gpus"], size)
     expected = Counter({size: full}) + Counter({remainder: 1 if remainder else 0})
@@ -165,7 +185,7 @@ def check_stays_in_one_pool(run: Run, nodes: list[dict[str, Any]]) -> None:
 def check_tier(run: Run, nodes: list[dict[str, Any]]) -> None:
     """One pool, and at most one node more than needed."""
     size = check_one_pool(run, nodes)
-    if run["gpus"] > 0:
+    if run["gpus"] > 0 and run["asked"] is None:
         spare = len(run["nodes"]) - math.ceil(run["gpus"] / size)
         assert spare in (0, 1), f"more nodes than a tier has: {run}"
 
@@ -182,8 +202,9 @@ def check_nothing_overbooked(runs: list[Run], nodes: list[dict[str, Any]]) -> No
         run = runs[i]
         for node, gpus in run["nodes"]:
             fraction = gpus if run["gpus"] > 1 and not run["shared"] else 1
-            cpus[node] += sign * -(-run["cpus"] * fraction // max(run["gpus"], 1))
-            memory[node] += sign * -(-run["memory_mib"] * fraction // max(run["gpus"], 1))
+            parts = run["gpus"] or run["asked"] or 1
+            cpus[node] += sign * -(-run["cpus"] * fraction // parts)
+            memory[node] += sign * -(-run["memory_mib"] * fraction // parts)
             if run["shared"]:
                 shares[node][run["gpu_index"]] += sign * run["gpu_milli"]
             else:

@@ -98,7 +98,7 @@ def speed_and_excess(run: Run, nodes: Nodes) -> tuple[float, float]:
     used = [nodes[node] for node, _ in run["nodes"]]
     if not run["gpus"]:
         return 1.0, 0.0
-    fewest = min(math.ceil(run["gpus"] / node["gpus"]) for node in used)
+    fewest = run["asked"] or min(math.ceil(run["gpus"] / node["gpus"]) for node in used)
     return min(node["speed"] for node in used), (len(used) - fewest) / fewest
 
 

@@ -292,9 +292,10 @@ def _use(ran: pl.DataFrame, nodes: Nodes, runs: Runs, gpu_milli: NDArray[np.int3
         return _per_job(runs, np.bincount(run, amount, len(runs)) * held_s, len(ran))
 
     def share(column: str, capacity: Ints) -> Floats:
-        """With k of its G GPUs on a node a gang takes ceil(total * k / G) there; other jobs have one node."""
+        """With k of its G GPUs on a node a gang takes ceil(total * k / G) there; others split evenly."""
         total = ran[column].to_numpy().astype(np.int64)[job]
-        gang = np.maximum(ran["gpus"].to_numpy()[job], 1)
+        gang = ran["gpus"].to_numpy()[job]
+        gang = np.where(gang > 0, gang, np.diff(runs.node_offset)[run])
         taken = -(-total * np.maximum(runs.node_gpus, 1) // gang)
         return np.where(capacity[runs.node] < UNLIMITED, taken, 0).astype(np.float64)
 

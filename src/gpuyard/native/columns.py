@@ -63,6 +63,7 @@ _NEEDS = (
     Column("gpu_milli", np.int32, 1000, 1, 1000),
     Column("cpus", np.int64, 0, 0, _core.UNLIMITED),
     Column("memory_mib", np.int64, 0, 0, _core.UNLIMITED),
+    Column("nodes", np.int32, 0, 0, _MOST),
 )
 _PARTS = (
     Column("node", np.int32, None, per_part=True),

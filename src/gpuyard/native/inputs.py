@@ -16,9 +16,8 @@ from gpuyard.policies.base import Policy
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.policies.heuristics import Order
 from gpuyard.policies.support import check_supported, needs_power, tells_watts
-from gpuyard.units import plural
 from gpuyard.workload import Workload
-from gpuyard.workload.core_columns import core_cluster, demand_columns
+from gpuyard.workload.core_columns import core_cluster, demand_columns, needs_of
 from gpuyard.workload.identity import name_of
 from gpuyard.workload.schema import microseconds
 
@@ -289,9 +288,7 @@ def _oversize_message(
     workload: Workload, cluster: Cluster, rows: Ints, placement: str, config: SimulationConfig
 ) -> str:
     job = workload.frame.row(int(rows[0]), named=True)
-    needs = [plural(job["gpus"], "GPU") if job["gpu_milli"] == 1000 else f"{job['gpu_milli'] / 1000:g} GPU"]
-    needs += [f"{job['cpus']} CPUs"] if job["cpus"] else []
-    needs += [f"{job['memory_mib']} MiB"] if job["memory_mib"] else []
+    needs = [needs_of(job)]
     needs += [f"of type {' or '.join(job['gpu_types'])}"] if job["gpu_types"] else []
     needs += [f"on the nodes of group {job['group']}"] if job["group"] in cluster.owners else []
     limits = [f"under a power cap of {config.power_cap_w:g} W"] if config.power_cap_w else []

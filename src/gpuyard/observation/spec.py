@@ -17,6 +17,7 @@ from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.policies.heuristics import Order
 from gpuyard.policies.support import SPLITTING, tells_watts, types_without_watts
 from gpuyard.workload import Workload
+from gpuyard.workload.core_columns import asked_counts
 from gpuyard.workload.identity import name_of
 
 MOST_LOOKAHEAD = 64
@@ -324,14 +325,17 @@ def _check(kind: str, config: EnvConfig, policy: PolicySpec) -> None:
 
 def _check_one_node(workload: Workload, cluster: Cluster) -> None:
     largest = max(group.gpus for group in cluster.nodes)
-    gpus = workload.frame["gpus"].to_numpy()
-    if (gpus > largest).any():
-        row = int(np.argmax(gpus > largest))
+    gpus, nodes = workload.frame["gpus"].to_numpy(), asked_counts(workload.frame)
+    needs_more = (gpus > largest) | (nodes > 1)
+    if needs_more.any():
+        row = int(np.argmax(needs_more))
         job = f"{name_of(workload, row)} of workload {workload.metadata.name}"
-        raise InputError(
-            f"{job} needs {gpus[row]} GPUs, more than a node of cluster {cluster.name} has ({largest}); "
-            "where hosts are chosen a job sits on one: use gpuyard/SelectJob-v0"
+        needs = (
+            f"asks for {nodes[row]} nodes"
+            if nodes[row] > 1
+            else f"needs {gpus[row]} GPUs, more than a node of cluster {cluster.name} has ({largest})"
         )
+        raise InputError(f"{job} {needs}; where hosts are chosen a job sits on one: use gpuyard/SelectJob-v0")
 
 
 def lookahead_columns(cluster: Cluster) -> int:

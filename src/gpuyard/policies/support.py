@@ -5,6 +5,7 @@ from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.workload import Workload
+from gpuyard.workload.core_columns import asked_counts
 
 LARGEST_TIER_NODE = 16
 """GPUs of a node, at most, for the tier placements: they go through all ways to split a gang."""
@@ -91,6 +92,7 @@ def _check_milp(workload: Workload, cluster: Cluster, policy: PolicySpec, config
         "a power cap": config.power_cap_w is not None,
         "jobs that share GPUs or have none": bool(((frame["gpu_milli"] < 1000) | (frame["gpus"] < 1)).any()),
         "limits of CPUs and memory": limited and bool(asks),
+        "jobs that ask for a number of nodes": bool(asked_counts(frame).any()),
     }
     for what, there in obstacles.items():
         if there:

@@ -18,6 +18,7 @@ from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.simulation.watch import Past, Watch, watch
 from gpuyard.units import duration, plural
 from gpuyard.workload import Workload
+from gpuyard.workload.core_columns import asked_nodes, needs_of
 from gpuyard.workload.identity import JobName, find_job, name_of
 from gpuyard.workload.schema import microseconds
 from gpuyard.workload.shaping.derive import date_text, has_dates
@@ -273,12 +274,15 @@ def _reason(said: dict[str, Any], row: dict[str, Any]) -> str:
         return str(said["verdict"])
     if said["free_gpus"] < row["gpus"] * row["gpu_milli"] / 1000:
         return "too-few-free"
+    if row["gpus"] and asked_nodes(row):
+        return "fragmented"
     return "other-limits" if said["most_empty"] >= max(row["gpus"], 1) else "fragmented"
 
 
 def _detail(said: dict[str, Any], row: dict[str, Any], head: JobName | None, workload: Workload) -> str:
     size = row["gpus"] * row["gpu_milli"] / 1000
     needs = f"needs {size:g} {'GPU' if size <= 1 else 'GPUs'}" if row["gpus"] else "needs CPUs and memory"
+    needs = f"needs {needs_of(row)}" if asked_nodes(row) else needs
     free = f"{said['free_gpus']:g} {'is' if said['free_gpus'] == 1 else 'are'} free in its pools"
     ahead = plural(said["rank"], "job")
     until = "" if math.isnan(said["until_s"]) else f" (planned for {_moment(said['until_s'], workload)})"

@@ -1,5 +1,6 @@
-"""What jobs ask of nodes, in the form in which the native core takes it."""
+"""What jobs ask of nodes: in the form in which the native core takes it, and in words."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
+from gpuyard.units import plural
 from gpuyard.workload.schema import Workload
 
 MOST_SHARED_GPUS = 64
@@ -61,6 +63,8 @@ def demand_columns(frame: pl.DataFrame, cluster: Cluster) -> dict[str, Any]:
     for name, default, dtype in defaults:
         if (frame[name] != default).any():
             columns[name] = frame[name].to_numpy().astype(dtype)
+    if "nodes" in frame.columns and frame["nodes"].null_count() < len(frame):
+        columns["nodes"] = frame["nodes"].fill_null(0).to_numpy().astype(np.int32)
     if cluster.owners:
         owners = {name: index for index, name in enumerate(cluster.owners, start=1)}
         queues = frame["group"].replace_strict(owners, default=0, return_dtype=pl.Int32)
@@ -92,3 +96,38 @@ def never_placeable(workload: Workload, cluster: Cluster, placement: str) -> NDA
     demands = demand_columns(workload.frame, cluster)
     jobs = _core.JobTable(spec, submit_us=one - 1, duration_us=one, estimate_us=one, **demands)
     return _core.never_placeable(spec, jobs, placement)
+
+
+def asked_nodes(job: Mapping[str, Any]) -> int | None:
+    """How many nodes a row of the job table asks for (docs/contract/simulator.md, section 3); None: any."""
+    nodes, gpus = job.get("nodes"), int(job["gpus"])
+    if nodes is None:
+        return None
+    count = min(int(nodes), gpus) if gpus else int(nodes)
+    return None if count == 1 and gpus <= 1 else count
+
+
+def asked_counts(frame: pl.DataFrame) -> NDArray[np.int64]:
+    """The same for all rows of the table; 0 for those that do not ask."""
+    if "nodes" not in frame.columns:
+        return np.zeros(len(frame), np.int64)
+    nodes, gpus = frame["nodes"].fill_null(0).to_numpy().astype(np.int64), frame["gpus"].to_numpy()
+    count = np.where(gpus > 0, np.minimum(nodes, gpus), nodes)
+    return np.where((count == 1) & (gpus <= 1), 0, count)
+
+
+def needs_of(job: Mapping[str, Any]) -> str:
+    """GPUs, CPUs and memory of a row of the job table: per node if it asks for like nodes, else in all."""
+    asked, gpus = asked_nodes(job), int(job["gpus"])
+    if asked is None or asked == 1 or gpus % asked:
+        size = plural(gpus, "GPU") if job["gpu_milli"] == 1000 else f"{job['gpu_milli'] / 1000:g} GPU"
+        where = "" if asked is None else f" on {plural(asked, 'node')}"
+        return ", ".join([f"{size}{where}", *_cpus_and_memory(job, 1)])
+    each = [plural(gpus // asked, "free GPU")] if gpus else []
+    each += _cpus_and_memory(job, asked)
+    return f"{asked} nodes" + (f" with {', '.join(each)} each" if each else "")
+
+
+def _cpus_and_memory(job: Mapping[str, Any], nodes: int) -> list[str]:
+    cpus, memory_mib = -(-int(job["cpus"]) // nodes), -(-int(job["memory_mib"]) // nodes)
+    return [plural(cpus, "CPU")] * bool(cpus) + [f"{memory_mib} MiB"] * bool(memory_mib)

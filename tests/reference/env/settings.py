@@ -192,6 +192,8 @@ def refuse(kind: str, policy: Policy, settings: EnvSettings) -> None:
 
 
 def fits_on_one_node(nodes: Sequence[Node], allowed: Sequence[int], job: Job) -> bool:
-    """Whether one of the allowed nodes could hold the whole job if it were empty."""
+    """Whether one of the allowed nodes could hold the whole job if it were empty, and one is enough."""
+    if (job.asked_nodes or 1) > 1:
+        return False
     empty = empty_cluster(nodes)
     return any(can_hold(empty[id], job, job.gpus) for id in allowed)

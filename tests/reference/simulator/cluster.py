@@ -110,6 +110,8 @@ class Held:
 
 def share(job: Job, gpus: int) -> tuple[int, int]:
     """CPUs and MiB that a job takes on a node that holds so many of its GPUs."""
+    if job.gpus == 0 and job.asked_nodes is not None:
+        return -(-job.cpus // job.asked_nodes), -(-job.memory_mib // job.asked_nodes)
     if job.gpus == 0 or job.is_shared:
         return job.cpus, job.memory_mib
     return -(-job.cpus * gpus // job.gpus), -(-job.memory_mib * gpus // job.gpus)
@@ -151,6 +153,8 @@ def change(free: list[FreeNode], held: list[Held], sign: int) -> None:
 
 
 def least_nodes(pool: Pool, job: Job) -> int:
+    if job.asked_nodes is not None:
+        return job.asked_nodes
     return -(-job.gpus // pool.size) if job.gpus >= 1 else 1
 
 

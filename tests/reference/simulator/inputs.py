@@ -57,6 +57,15 @@ class Job:
     group: str = ""
     deadline_s: float | None = None
     row: int | None = None  # None: its position
+    nodes: int | None = None  # that its user asked for
+
+    @property
+    def asked_nodes(self) -> int | None:
+        """N of section 3; None for a job that does not ask for nodes."""
+        if self.nodes is None:
+            return None
+        count = min(self.nodes, self.gpus) if self.gpus >= 1 else self.nodes
+        return None if count == 1 and self.gpus <= 1 else count
 
     @property
     def is_shared(self) -> bool:

@@ -22,9 +22,8 @@ from reference.simulator.cluster import (
     take,
 )
 from reference.simulator.inputs import (
+    ALL_PLACEMENTS,
     ENERGY_POOL_RULES,
-    NEW_POOL_RULES,
-    POOL_RULES,
     SPLITTING_RULES,
     TIER_RULES,
     Job,
@@ -72,10 +71,10 @@ def place(
     """The allocation that the rule gives, or None if the job does not fit."""
     job = request.job
     allowed = allowed_pools(pools, job)
-    if rule in SPLITTING_RULES:
+    if rule in SPLITTING_RULES and job.asked_nodes is None:
         choice = place_anywhere(allowed, free, request, rule, seed)
         return choice if within_cap(choice, free, job, world) else None
-    if rule not in POOL_RULES + NEW_POOL_RULES + TIER_RULES:
+    if rule not in ALL_PLACEMENTS:
         raise ValueError(f"unknown placement: {rule}")
     if job.gpus == 0:
         allowed.sort(key=lambda pool: (pool.size, pool.id))
@@ -83,9 +82,12 @@ def place(
         allowed.sort(key=lambda pool: (-pool.speed, least_nodes(pool, job), pool.id))
         if rule in ENERGY_POOL_RULES:
             allowed.sort(key=lambda pool: energy_rate(job, pool, world.nodes, world.watts))
-    if rule in TIER_RULES and job.is_whole:
+    if rule in TIER_RULES and job.is_whole and job.asked_nodes is None:
         return place_in_tiers(allowed, free, job, rule, world)
-    choices = [place_in_pool(pool, free, job, rule, world) for pool in allowed]
+    if job.asked_nodes is not None:
+        choices = [place_on_asked_nodes(pool, free, request, rule, seed, world) for pool in allowed]
+    else:
+        choices = [place_in_pool(pool, free, job, rule, world) for pool in allowed]
     found = [choice for choice in choices if choice is not None and within_cap(choice, free, job, world)]
     if rule == "first-available":
         return min(found, key=lambda allocation: allocation[0][0], default=None)
@@ -135,6 +137,27 @@ def place_in_pool(
         if last is None:
             return None
         allocation += last
+    return tuple(sorted(allocation))
+
+
+def place_on_asked_nodes(
+    pool: Pool, free: list[FreeNode], request: Request, rule: str, seed: int, world: World
+) -> Allocation | None:
+    """A job that asks for nodes: one after another, each the best of those that can hold its share."""
+    job, count = request.job, request.job.asked_nodes
+    assert count is not None
+    as_rule = {"anywhere": "first-fit", "spread": "worst-fit"}.get(rule, rule)
+    allocation: list[tuple[int, int]] = []
+    for i in range(count):
+        gpus = job.gpus // count + (1 if i < job.gpus % count else 0)
+        others = [id for id in pool.nodes if id not in [taken for taken, _ in allocation]]
+        if rule == "random":
+            others = [id for id in others if can_hold(free[id], job, gpus)]
+            others = sorted(others, key=lambda id: (draw(seed, 3, request.row, id), id))[:1]
+        one = place_on_one_node(others, free, job, gpus, as_rule, world)
+        if one is None:
+            return None
+        allocation += one
     return tuple(sorted(allocation))
 
 

@@ -316,7 +316,7 @@ def test_a_snapshot_shows_no_true_duration() -> None:
     queue, running = snapshot.queue, snapshot.running
     assert set(queue) == {
         *("job", "submit_s", "wait_s", "estimate_s", "gpus", "gpu_milli", "cpus", "memory_mib"),
-        *("priority", "deadline_s", "user", "user_usage", "attained_s", "queue"),
+        *("nodes", "priority", "deadline_s", "user", "user_usage", "attained_s", "queue"),
     }
     assert set(running) == {"job", "expected_end_s", "attained_s", "may_stop"}
     assert queue["job"].tolist() == [1, 2]

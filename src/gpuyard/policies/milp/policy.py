@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from gpuyard import _core
+from gpuyard.errors import InputError
 from gpuyard.policies.base import Policy
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.policies.milp.solver import Job, MilpSolver, MilpWeights
@@ -40,6 +41,11 @@ class MilpPolicy(Policy):
     def decide(self, snapshot: _core.Snapshot) -> _core.Decision:
         """What to start now."""
         queue = snapshot.queue
+        if (queue["nodes"] > 0).any():
+            raise InputError(
+                f"policy {self.name}: milp placement cannot be combined with jobs that ask for a number of "
+                "nodes; use tier"
+            )
         place_of = {int(job): place for place, job in enumerate(queue["job"])}
         ranked = [int(job) for job in _core.ranked(snapshot, self._tier)]
         decision = _core.Decision()
