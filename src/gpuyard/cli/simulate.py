@@ -27,7 +27,6 @@ from gpuyard.terminal.tables import (
     class_table,
     comparison_notes,
     comparison_table,
-    row_name,
     single_table,
 )
 
@@ -188,8 +187,10 @@ def show_comparison(console: "Console", source: str, runs: "list[PolicyRun]", ch
     if len(runs) == 1:
         console.print(single_table(runs[0].metrics, shown))
     else:
-        names, values = [row_name(run.entry.label, run.result) for run in runs], [run.metrics for run in runs]
-        console.print(comparison_table(console, names, values, shown, [one.worst for one in waits]))
+        names, values = [run.entry.label for run in runs], [run.metrics for run in runs]
+        impossible = [index for index, run in enumerate(runs) if run.result.impossible]
+        worst = [one.worst for one in waits]
+        console.print(comparison_table(console, names, values, shown, worst, impossible))
     if alarms:
         console.print("", *(loser_note(one) for one in alarms), sep="\n")
     console.print("", *notes, "", sep="\n", style="dim")

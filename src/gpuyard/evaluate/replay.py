@@ -125,7 +125,8 @@ def run_policies(
         progress = start_run(one.name) if start_run else None
         result = simulate(workload, cluster, one.policy, config, history=history, progress=progress)
         metrics = compute_metrics(workload, cluster, result.schedule, price_per_kwh=tariff, config=config)
-        runs.append(PolicyRun(result, metrics, one.entry, price))
+        entry = one.entry.marked("impossible") if result.impossible else one.entry
+        runs.append(PolicyRun(result, metrics, entry, price))
     return runs
 
 

@@ -154,6 +154,10 @@ class PolicyEntry:
         """Whether it has a row in tables; the family has not."""
         return self.role != "family"
 
+    def marked(self, mark: str) -> Self:
+        """The same with a label that says something of it in a word."""
+        return replace(self, label=f"{self.label} ({mark})")
+
     def noted(self, note: str) -> Self:
         """The same with something more to know."""
         return replace(self, note="; ".join(filter(None, (self.note, note))))

@@ -68,12 +68,11 @@ class RecordedPolicy(ReplayingPolicy):
             )
 
     def notes(self, workload: Workload, cluster: Cluster, config: SimulationConfig) -> tuple[str, ...]:
-        """How many jobs are left out, and whether the log uses more GPUs than the cluster has."""
+        """How many jobs are left out."""
         silent = len(workload) - len(recorded_jobs(workload))
         jobs = plural(len(workload), "job")
         left_out = f"{RECORDED}: {silent:,} of {jobs} have no recorded start and are left out"
-        impossible = self.impossible(workload, cluster, config)
-        return (*((left_out,) if silent else ()), *((impossible,) if impossible else ()))
+        return (left_out,) if silent else ()
 
     def impossible(self, workload: Workload, cluster: Cluster, config: SimulationConfig) -> str | None:
         """Why the log cannot have happened on this cluster; None if it can."""

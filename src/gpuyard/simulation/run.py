@@ -41,8 +41,8 @@ class SimulationResult:
         elapsed_s: Wall time of the simulation, seconds.
         counters: What a policy that is not native counted, such as how often a solver was replaced.
         notes: What to know about the run, in whole sentences.
-        impossible: Why the schedule cannot be on this cluster, in a sentence; None if it can. Only what a log
-            records may be impossible.
+        impossible: Why the schedule cannot be on this cluster, which is one of the notes; None if it can.
+            Only what a log records may be impossible.
     """
 
     workload: Workload
@@ -115,6 +115,7 @@ def simulate(
     inputs, arrays, counters = _run(workload, cluster, acting, config, history, progress)
     schedule = _schedule(inputs, arrays)
     elapsed_s = time.perf_counter() - began
+    notes, impossible = acting.notes(workload, cluster, config), acting.impossible(workload, cluster, config)
     return SimulationResult(
         workload,
         cluster,
@@ -124,8 +125,8 @@ def simulate(
         inputs.dropped,
         elapsed_s,
         counters,
-        acting.notes(workload, cluster, config),
-        acting.impossible(workload, cluster, config),
+        notes if impossible is None else (*notes, impossible),
+        impossible,
     )
 
 

@@ -1,7 +1,7 @@
 """Results as tables for people, as wide as the terminal and no wider."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -71,6 +71,7 @@ def comparison_table(
     values: Sequence[Values],
     metrics: Mapping[str, Any],
     worst: Sequence[Any] = (),
+    unranked: Collection[int] = (),
 ) -> Table:
     """One row a policy, one column a metric, the best value of each marked, and waits far above the first's.
 
@@ -80,12 +81,13 @@ def comparison_table(
         values: Each policy's values by metric.
         metrics: The metrics to show by name, each with a ``direction``.
         worst: Each policy's class with the longest waits (``gpuyard.metrics.classes.ClassWait``).
+        unranked: Rows that are best of nothing, because they cannot be so.
     """
 
     def build(short: bool, room: int, names: Sequence[str] = tuple(metrics), narrow: bool = False) -> Table:
         heads = [*_headers(names), *(["worst class,\np99 wait"] if worst else [])]
         table = plain_table("policy", *heads, right=range(1, len(heads) + 1))
-        columns = [_metric_column(name, metrics[name].direction, values, short) for name in names]
+        columns = [_metric_column(name, metrics[name].direction, values, short, unranked) for name in names]
         columns += [[_worst_cell(one, short, narrow) for one in worst]] if worst else []
         for index, policy in enumerate(policies):
             table.add_row(folded(policy, room), *(column[index] for column in columns))
@@ -95,11 +97,15 @@ def comparison_table(
         return build(short, room, [name for name in metrics if name != LEAST_MISSED], narrow=True)
 
     table = first_that_fits(console, build) or (first_that_fits(console, build_narrow) if worst else None)
-    return table or _stacked_table(console, policies, values, metrics)
+    return table or _stacked_table(console, policies, values, metrics, unranked)
 
 
 def _stacked_table(
-    console: Console, policies: Sequence[str], values: Sequence[Values], metrics: Mapping[str, Any]
+    console: Console,
+    policies: Sequence[str],
+    values: Sequence[Values],
+    metrics: Mapping[str, Any],
+    unranked: Collection[int],
 ) -> Table:
     """One row a metric and policy, for many metrics or narrow terminals."""
 
@@ -108,7 +114,7 @@ def _stacked_table(
         table.columns[1].overflow = "fold"
         for name, metric in metrics.items():
             table.add_section()
-            cells = _metric_column(name, metric.direction, values, short=True)
+            cells = _metric_column(name, metric.direction, values, short=True, unranked=unranked)
             for index, (policy, cell) in enumerate(zip(policies, cells, strict=True)):
                 table.add_row("" if index else metric_label(name), folded(policy, room), cell)
         return table
@@ -205,16 +211,19 @@ def _headers(metrics: Iterable[str]) -> list[str]:
     return [metric_label(name).replace(" ", "\n") for name in metrics]
 
 
-def _metric_column(name: str, direction: str, rows: Sequence[Values], short: bool) -> list[Text]:
+def _metric_column(
+    name: str, direction: str, rows: Sequence[Values], short: bool, unranked: Collection[int] = ()
+) -> list[Text]:
     values = [row[name] for row in rows]
     texts = [metric_text(name, value, short=short) for value in values]
+    ranked = [None if index in unranked else value for index, value in enumerate(values)]
     return [
         Text(f"{MARK}{text}", style=BEST)
         if is_best
         else Text(f"{ALARM}{text}", style=FAR)
         if name in ALARMED and _far_above(value, values[0])
         else Text(text)
-        for text, value, is_best in zip(texts, values, best_entries(name, direction, values), strict=True)
+        for text, value, is_best in zip(texts, values, best_entries(name, direction, ranked), strict=True)
     ]
 
 
@@ -252,11 +261,6 @@ def comparison_notes(source: str, results: Sequence[Any], *, alarm: bool = False
     far = f" {ALARM} wait far above that of the first row." if alarm else ""
     best = [f"{MARK} best of the column.{far} {speed}"] if len(results) > 1 else [speed]
     return heading, [*_dropped_notes(results), *_counter_notes(results), *best]
-
-
-def row_name(label: str, result: Any) -> str:
-    """What a row of results (``SimulationResult``) is called: the policy, marked if it cannot be so."""
-    return f"{label} (impossible)" if result.impossible else label
 
 
 def _counter_notes(results: Sequence[Any]) -> list[str]:

@@ -205,6 +205,14 @@ def test_without_enough_starts_or_if_not_wanted_there_is_no_such_row(starts, opt
     assert [run.policy for run in runs] == ["fifo+strict/consolidate"]
 
 
+def test_a_row_that_cannot_be_is_marked_wherever_its_label_is_shown():
+    log = log_of(gpus=[8, 8], recorded_start_s=[5.0, 50.0])
+    runs = run_policies(log, parse_cluster("1x8"), ["fifo"], SimulationConfig())
+    entry = replay_comparison("log.csv", runs).policies[0]
+    assert (entry.name, entry.label) == ("recorded", "recorded (impossible)")
+    assert "16 of 8 GPUs in use" in entry.note
+
+
 def test_a_row_that_is_asked_for_stays_where_it_was_asked_for():
     log = log_of(recorded_start_s=[50.0, 205.0])
     runs = run_policies(log, parse_cluster("2x4"), ["fifo", "recorded"], SimulationConfig())
@@ -221,4 +229,6 @@ def test_the_command_shows_it(tmp_path, capsys, flags, rows):
     app(["simulate", *arguments], exit_on_error=False, result_action="return_value")
     said = capsys.readouterr()
     assert ("recorded (impossible)" in said.out) == (rows == 2)
+    marked = [line for line in said.out.splitlines() if line.startswith("recorded") and "*" in line]
+    assert marked == [], "what cannot be is best of nothing"
     assert ("12 of 8 GPUs in use" in said.err) == (rows == 2)
