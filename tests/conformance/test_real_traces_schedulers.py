@@ -10,10 +10,12 @@ import statistics
 import polars as pl
 import pytest
 
+from gpuyard.cluster.slurm_nodes import slurm_cluster
 from gpuyard.errors import InputError
 from gpuyard.registry import registered
 from gpuyard.workload import import_trace, workload_formats
 from gpuyard.workload.chunks import read_head
+from gpuyard.workload.intake.seen_cluster import seen_cluster
 
 
 def rejected(trace):
@@ -90,6 +92,49 @@ def test_lsf_log_of_version_9_with_multiplied_hosts(shared_traces):
 def test_lsf_event_log_is_refused(shared_traces):
     with pytest.raises(InputError, match=r"lsb\.acct"):
         import_trace([shared_traces / "lsf" / "aws_lsb.events.gz"])
+
+
+SIX = {
+    "slurm-sacct/xdmod_phillips.log.gz": (),  # 2 of its jobs have GPUs
+    "slurm-sacct/aws_sacct-output-v1.txt.gz": ("no-gpu-field",),
+    "slurm-sacct/xdmod_unit_accounting-logs.log": ("no-gpus", "rejected-rows"),  # 1 of 4 rows ran for 0 s
+    "lsf/aws_lsb.acct.16.gz": ("no-gpus",),
+    "lsf/xdmod_unit_accounting-logs.log": ("no-gpus",),
+    "swf/RICC-2010-2.swf.gz": (),
+}
+
+
+@pytest.mark.parametrize("name", SIX)
+def test_six_real_logs_warn_of_what_is_wrong_with_them_and_of_nothing_else(shared_traces, name):
+    report = import_trace([shared_traces / name]).report
+    assert tuple(sorted(warning.id for warning in report.warnings)) == SIX[name]
+    assert not [warning for warning in report.warnings if not warning.remedy]
+
+
+def test_real_output_of_sacct_as_json_is_read_and_that_of_other_commands_refused(shared_traces):
+    folder = shared_traces.parent / "slurm-json"
+    job = import_trace([folder / "22.05" / "sacct.json"]).workload.frame.row(0, named=True)
+    assert [
+        job[name] for name in ("source_id", "gpus", "cpus", "memory_mib", "duration_s", "estimate_s")
+    ] == [*("1", 2, 1, 10, 2, 60)]
+    for name in ("22.05/squeue.json", "22.05/sinfo.json", "24.11/jobs.json", "26.05/nodes.json"):
+        with pytest.raises(InputError, match="for a log of finished jobs run sacct -a --json"):
+            import_trace([folder / name])
+
+
+def test_real_lists_of_nodes_give_their_cluster(shared_traces):
+    folder = shared_traces.parent / "slurm-json"
+    for name in ("22.05/sinfo.json", "24.11/nodes.json", "26.05/nodes.json"):
+        cluster, _ = slurm_cluster((folder / name).read_text(), "box", name)
+        (group,) = cluster.nodes
+        assert (group.count, group.gpus, group.type, group.cpus) == (4, 4, "a100", 16)
+
+
+def test_the_cluster_of_a_real_log_is_derived_from_where_its_jobs_ran(shared_traces):
+    path = shared_traces / "slurm-sacct" / "xdmod_phillips.log.gz"
+    found = seen_cluster(import_trace([path]).workload, path)
+    assert (found.cluster.node_count, found.cluster.total_gpus) == (46, 2)
+    assert "100 % of the jobs" in found.notes[0]
 
 
 def test_rltune_synthetic_trace(shared_traces):

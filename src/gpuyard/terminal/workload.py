@@ -210,19 +210,24 @@ def survey_cells(entry: SurveyEntry) -> list[str]:
 
 
 def survey_table(entries: Sequence[SurveyEntry]) -> RenderableType:
-    """Files of jobs with their figures, and below them the other files."""
+    """Files of jobs with their figures, below them those that are refused, and the other files."""
     table = plain_table(*SURVEY_COLUMNS, right=range(2, 9))
     for column in table.columns:
         column.no_wrap, column.overflow = False, "fold"
+    refused: list[RenderableType] = []
     for entry in entries:
-        if entry.format is not None:
+        if entry.figures is not None:
             table.add_row(*map(Text, survey_cells(entry)))
+        elif entry.format is not None:
+            refused.append(Text.assemble((f"{entry.file} ({entry.format}): ", "bold"), entry.reason or ""))
     others = plain_table("not a workload", "why")
     for entry in entries:
         if entry.format is None:
             others.add_row(Text(entry.file), Text(entry.reason or "", style="dim"))
-    parts: list[RenderableType] = [table] if table.rows else []
-    return Group(*parts, *(("", others) if others.rows else ()))
+    blocks: list[list[RenderableType]] = [[table]] if table.rows else []
+    blocks += [[Text("refused", style="bold"), *refused]] if refused else []
+    blocks += [[others]] if others.rows else []
+    return Group(*(part for place, block in enumerate(blocks) for part in ([""] if place else []) + block))
 
 
 def survey_markdown(entries: Sequence[SurveyEntry]) -> str:

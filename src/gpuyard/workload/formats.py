@@ -199,10 +199,40 @@ def _options(name: str, chosen: WorkloadFormat, values: Mapping[str, Any]) -> Ba
         ) from None
 
 
+_OTHER_NAMES = {
+    "submit_s": ("submit", "submit_time", "submitted", "submission_time", "arrival", "arrival_time", "time"),
+    "duration_s": ("duration", "runtime", "run_time", "elapsed", "walltime", "service_time"),
+    "gpus": ("gpu", "num_gpus", "n_gpus", "ngpus", "gpu_count", "num_gpu"),
+}
+"""What people call the columns that every job table needs."""
+
+
 def _unrecognised(head: bytes) -> str:
     if b"\0" in head:
         return "is of no known format: a binary file, and not parquet"
+    line = first_line(head)
+    if line[:1] in ("{", "["):
+        return (
+            f"is of no known format. It is JSON that starts with {line[:80]!r}; for a log of Slurm run "
+            "sacct -a --json --duplicates -S START -E END"
+        )
     return (
-        f"is of no known format. Its first line is {first_line(head)[:80]!r}; the native CSV has a header "
-        "with the columns submit_s, duration_s, gpus, separated by commas"
+        f"is of no known format. Its first line is {line[:80]!r}; the native CSV has a header "
+        f"with the columns submit_s, duration_s, gpus, separated by commas{_header_hint(line)}"
     )
+
+
+def _header_hint(line: str) -> str:
+    """What to change in a header that nearly is that of the native CSV."""
+    separator = max(",;\t|", key=line.count)
+    names = [name.strip().strip('"').lower() for name in line.lstrip("\ufeff").split(separator)]
+    renamed = {
+        name: ours for ours, others in _OTHER_NAMES.items() for name in names if name in (*others, ours)
+    }
+    if len(set(renamed.values())) < 2:
+        return ""
+    hints = [f"{name} -> {ours}" for name, ours in renamed.items() if name != ours]
+    said = f". Rename {', '.join(hints)} (times in seconds)" if hints else ""
+    marks = {";": "';'", "\t": "tabs", "|": "'|'"}
+    between = f". Fields stand between {marks[separator]} here: put commas" if separator in marks else ""
+    return said + between

@@ -3,17 +3,18 @@
 import csv
 import io
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gpuyard.config import refusal
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.files import atomic_write, check_target
-from gpuyard.registry import register
+from gpuyard.registry import register, suggest
 from gpuyard.workload.chunks import open_bytes
-from gpuyard.workload.formats import JOBS, NoOptions, Trace, TraceFiles
+from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.schema import COLUMN, Where, Workload, WorkloadMetadata, make_workload
 
@@ -22,10 +23,24 @@ _METADATA_KEY = "gpuyard"
 _CHECKSUM_KEY = "gpuyard-checksum"
 _SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
+Pick = Callable[[pl.DataFrame], pl.DataFrame]
+"""Chooses columns of what a file holds."""
+
+
+class NativeOptions(BaseModel):
+    """What of a job table is read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ignore: str = ""
+    """Names of columns to leave out, between commas; * leaves out all that the job table does not have."""
+
 
 @register("workload-format", "native")
 class NativeFormat:
     """The native job table (docs/formats/job-table.md): CSV (also gzip-compressed) or parquet."""
+
+    Options = NativeOptions
 
     @staticmethod
     def role_of(head: bytes, name: str) -> str | None:
@@ -34,16 +49,36 @@ class NativeFormat:
         return JOBS if head.startswith(_PARQUET_MAGIC) or ours else None
 
     @staticmethod
-    def read(files: TraceFiles, log: ImportLog, options: NoOptions) -> Trace:
+    def read(files: TraceFiles, log: ImportLog, options: NativeOptions) -> Trace:
         """Read either form; parquet also brings back the metadata. A row is right, or the file is refused."""
         if len(files[JOBS]) > 1:
             raise InputError(f"{files[JOBS][1]}: the native format is one file; merge workloads instead")
         path = files[JOBS][0]
         with open_bytes(path) as file:
             data = file.read()
-        workload = _read_parquet(path, data) if data.startswith(_PARQUET_MAGIC) else _read_csv(path, data)
+        read = _read_parquet if data.startswith(_PARQUET_MAGIC) else _read_csv
+        workload = read(path, data, lambda frame: _known_columns(frame, path, log, options))
         log.read(len(workload))
         return Trace(workload)
+
+
+def _known_columns(frame: pl.DataFrame, path: Path, log: ImportLog, options: NativeOptions) -> pl.DataFrame:
+    """The frame without columns that are to be ignored, or that a lenient import may ignore.
+
+    Raises:
+        InputError: for a column that the job table does not have, if the import is strict.
+    """
+    unknown = [name for name in frame.columns if name not in COLUMN]
+    ignored = set(unknown if options.ignore == "*" else options.ignore.split(","))
+    left = [name for name in unknown if name not in ignored]
+    if left:
+        more = f" ({len(left) - 1} more unknown: {', '.join(left[1:6])})" if len(left) > 1 else ""
+        log.ambiguous(
+            f"{path}: unknown column {left[0]!r}{suggest(left[0], COLUMN)}{more}",
+            "it may be left out",
+            f"rename the column, remove it, or leave it out with {setting('option.ignore', ','.join(left))}",
+        )
+    return frame.drop(*left, *(name for name in frame.columns if name in ignored))
 
 
 def write_workload(workload: Workload, path: str | Path) -> None:
@@ -96,7 +131,7 @@ def _is_default(frame: pl.DataFrame, name: str) -> bool:
     return COLUMN[name].is_default(frame[name])
 
 
-def _read_parquet(path: Path, data: bytes) -> Workload:
+def _read_parquet(path: Path, data: bytes, pick: Pick) -> Workload:
     try:
         frame = pl.read_parquet(io.BytesIO(data))
         kept = pl.read_parquet_metadata(io.BytesIO(data))
@@ -109,6 +144,7 @@ def _read_parquet(path: Path, data: bytes) -> Workload:
             f"{path}: is damaged: its jobs are not those that were written; fetch it or import its trace "
             f"again (if they were changed on purpose: write them without the metadata {_CHECKSUM_KEY!r})"
         )
+    frame = pick(frame)
     where, stored = Where(str(path)), kept.get(_METADATA_KEY)
     if stored is None:
         return make_workload(frame, name=path.stem, source=str(path), where=where)
@@ -142,7 +178,7 @@ def _checksum(frame: pl.DataFrame) -> str:
     return f"{checksum:08x}"
 
 
-def _read_csv(path: Path, data: bytes) -> Workload:
+def _read_csv(path: Path, data: bytes, pick: Pick) -> Workload:
     """Every field is read as text, so that errors can show what the file says."""
     header = _header(data)
     repeated = next((name for i, name in enumerate(header) if name in header[:i]), None)
@@ -162,7 +198,7 @@ def _read_csv(path: Path, data: bytes) -> Workload:
     jobs = frame.filter(~blank)
     where = Where(str(path), lambda position: f"line {_line(frame, blank, position)}")
     name = path.name.removesuffix(".gz").removesuffix(".csv")
-    return make_workload(jobs, name=name, source=str(path), where=where)
+    return make_workload(pick(jobs), name=name, source=str(path), where=where)
 
 
 def _header(data: bytes) -> list[str]:

@@ -233,6 +233,9 @@ def test_a_survey_is_a_table_for_people_and_for_documents(run: Run, folder: Path
     printed = ok(run("workload", "survey", folder))
     assert "jobs.csv" in printed
     assert "not a workload" in printed
+    below = printed.split("\nrefused\n")[1]
+    assert below.startswith("bad/broken.csv (native): line 2, column duration_s")
+    assert "bad/broken.csv" not in printed.split("\nrefused\n")[0]
     marked = ok(run("workload", "survey", folder, "--markdown")).splitlines()
     assert "| jobs.csv | native | 2 | 2 | 0 | 1.0 | 2.5/3.7/4 | 20/28/30 | 0 |  |" in marked
     assert any(line.startswith("| bad/broken.csv | native | -") and r"x\|y" in line for line in marked)

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import os
+import re
 import resource
 
 import polars as pl
@@ -12,7 +13,14 @@ from hypothesis import strategies as st
 
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write, check_directory, check_target
-from gpuyard.workload import Step, make_workload, read_workload, workload_formats, write_workload
+from gpuyard.workload import (
+    Step,
+    import_trace,
+    make_workload,
+    read_workload,
+    workload_formats,
+    write_workload,
+)
 
 HEADER = "submit_s,duration_s,gpus"
 SUFFIXES = ("csv", "csv.gz", "parquet")
@@ -307,3 +315,50 @@ def test_a_finished_write_replaces_the_file_at_once(tmp_path):
 def test_every_registered_format_describes_itself():
     assert "native" in workload_formats()
     assert all(entry.__doc__ for entry in workload_formats().values())
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("submit,duration,gpus", "Rename submit -> submit_s, duration -> duration_s"),
+        ("Arrival,runtime,num_gpus", "Rename arrival -> submit_s, runtime -> duration_s, num_gpus -> gpus"),
+        ("submit_s;duration_s;gpus", "Fields stand between ';' here: put commas"),
+        ("submit\tduration\tgpus", "Fields stand between tabs here: put commas"),
+    ],
+)
+def test_a_header_that_is_nearly_ours_is_refused_with_what_to_change(header, words, tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"{header}\n0 10 1\n")
+    with pytest.raises(InputError, match=re.escape(words)):
+        read_workload(path)
+
+
+def test_a_header_of_something_else_gets_no_such_advice(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("name,colour\n")
+    with pytest.raises(InputError) as error:
+        read_workload(path)
+    assert "Rename" not in str(error.value)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_columns_of_others_are_refused_unless_they_are_to_be_ignored(suffix, tmp_path):
+    path = tmp_path / f"jobs.{suffix}"
+    frame = pl.DataFrame({"submit_s": [0.0], "duration_s": [9.0], "gpus": [1], "walltime": [8], "color": [1]})
+    frame.write_parquet(path) if suffix == "parquet" else frame.write_csv(path)
+    with pytest.raises(InputError, match=r"unknown column 'walltime'.*`option\.ignore=walltime,color`"):
+        read_workload(path)
+    for options in ({"ignore": "walltime,color"}, {"ignore": "*"}):
+        assert read_workload(path, **options).frame["duration_s"].to_list() == [9.0]
+    with pytest.raises(InputError, match="unknown column 'color'"):
+        read_workload(path, ignore="walltime")
+    lenient = import_trace([path], strict=False)
+    assert len(lenient.workload) == 1
+    assert "walltime" in lenient.report.assumed[0]
+
+
+def test_json_of_no_known_format_is_refused_with_the_command_for_slurm(tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text('{"statistics": {}}')
+    with pytest.raises(InputError, match="sacct -a --json"):
+        read_workload(path)
