@@ -218,7 +218,7 @@ READERS: dict[str, tuple[str, Callable[[Path], Waits]]] = {
     "sge": ("accounting", sge_waits),
     "slurm-json": ("sacct.json", slurm_json_waits),
     "slurm-jobcomp": ("jobcomp.log", jobcomp_waits),
-    "slurm-sacct": ("sacct.txt", sacct_waits),
+    "slurm-sacct": ("*.*", sacct_waits),
     "swf": ("small.swf", swf_waits),
 }
 WITHOUT_STARTS = {
@@ -264,6 +264,37 @@ def test_the_mean_wait_is_that_of_the_log(name: str, path: Path) -> None:
     result = simulate(workload, HUGE, RECORDED)
     assert result.metrics()["mean_wait_s"] == pytest.approx(own_mean_wait(workload, READERS[name][1](path)))
     assert result.notes == ()
+
+
+LABELS = {
+    "slurm-sacct/xdmod/accounting.log": {
+        "502": {"recorded_nodes": "n01|n02", "nodes": 2, "partition": "gpu", "qos": "normal", "name": "fit"},
+        "501": {"recorded_nodes": "n01", "nodes": None, "account": "vision"},
+    },
+    "slurm-jobcomp/jobcomp.log": {
+        "302_7": {"recorded_nodes": "n01", "partition": "gpu", "account": "speech", "nodes": None},
+        "301": {"name": "train", "qos": "normal"},
+    },
+    "lsf/lsb.acct": {
+        "11": {"recorded_nodes": "n1|n2", "nodes": 2, "partition": "gpu", "account": "proj", "name": "name"},
+        "17": {"recorded_nodes": "n3", "nodes": None},
+    },
+    "philly/cluster_job_log": {
+        "application_1506638472019_1": {"recorded_nodes": "m1"},
+        "application_1506638472019_3": {"recorded_nodes": "m3|m2", "nodes": None},
+    },
+    "openb/pods.csv": {"pod-2": {"qos": "BE"}},
+    "swf/small.swf": {"3": {"partition": "p3"}, "1": {"partition": ""}},
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_nodes_and_labels_are_those_of_the_log(name: str) -> None:
+    workload = import_trace([DATA / name]).workload
+    ids = workload.frame["source_id"].to_list()
+    for id, expected in LABELS[name].items():
+        row = ids.index(id)
+        assert {column: workload.column(column)[row] for column in expected} == expected, id
 
 
 REAL = {

@@ -171,11 +171,11 @@ def _values(
     duration_s = float(job.event_s - job.start_s)
     times = (float(job.submit_s), duration_s, float(job.start_s))
     who = (job.user, group, _status(job), source_id)
-    nodes = ("|".join(job.hosts), _asked_hosts(job), len(job.hosts))
+    nodes = ("|".join(job.hosts), asked_hosts(job), len(job.hosts))
     return (*times, gpus, slots, memory_mib, limit, *who, *nodes, job.queue, job.project, job.name)
 
 
-def _asked_hosts(job: JobFinish) -> int | None:
+def asked_hosts(job: JobFinish) -> int | None:
     """Hosts that ``span`` asks for: so many slots on each, or all on one; None if it says nothing."""
     found = _SPAN.search(job.effective_request) or _SPAN.search(job.resource_request)
     if found is None:

@@ -1,9 +1,12 @@
 """How many nodes the users of a log asked for."""
 
 import polars as pl
+import pytest
 
 from gpuyard.workload import import_trace
 from gpuyard.workload.readers.asked_nodes import with_asked_nodes
+from gpuyard.workload.readers.lsf import asked_hosts
+from gpuyard.workload.readers.lsf_records import JobFinish
 
 
 def asked(*jobs):
@@ -45,3 +48,17 @@ def test_the_field_reqnodes_goes_before_the_request(tmp_path):
 
 def test_without_a_request_slurm_only_tells_what_was_got(tmp_path):
     assert sacct(tmp_path, "2||gres/gpu=8", "1||gres/gpu=8", "2||gres/gpu=16") == [2, None, None]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "slots", "nodes"),
+    [
+        ("span[ptile=4]", 16, 4),
+        ("select[mem>1] span[ ptile = 6 ] rusage[mem=1]", 16, 3),
+        ("span[hosts=1]", 16, 1),
+        ("rusage[mem=1]", 16, None),
+    ],
+)
+def test_lsf_states_them_as_span(request_text, slots, nodes):
+    job = JobFinish(1, 0, 0, 0, "ann", "gpu", slots, (), 64, request_text)
+    assert asked_hosts(job) == nodes
