@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from gpuyard.cli import app
+from gpuyard.cli.inputs import HELP
 
 PAGE = Path(__file__).with_name("cli.md")
 WIDTH = 100
@@ -23,7 +24,7 @@ on the pages of [training](guide/train.md) and of the algorithms. Exit codes: 0 
 def page() -> str:
     """The page, as it should be."""
     # Usage lines begin with the name of the program that runs, and it may be this file or pytest.
-    with patch.object(sys, "argv", ["gpuyard"]):
+    with patch.object(sys, "argv", ["gpuyard"]), patch.object(HELP, "shows_all", True):
         text = app.generate_docs(output_format="markdown", recursive=True)
     # The title is ours, and the list of commands with what they do stands for the table of contents.
     blocks = [block.strip("\n") for block in re.split(r"\n{2,}", text[text.index("**Commands**:") :])]

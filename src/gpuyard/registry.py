@@ -53,8 +53,12 @@ def lookup(kind: str, name: str, *, known: Mapping[str, Any] | None = None) -> A
 
 
 def suggest(name: str, names: Mapping[str, Any]) -> str:
-    """The tail of an "unknown name" message: what is close to it, else what there is."""
-    close = difflib.get_close_matches(name, list(names), n=2, cutoff=0.6)
+    """The tail of an "unknown name" message: what is close to it, else what there is.
+
+    Names with the same letters in another order are closest: ``sfj`` means ``sjf``.
+    """
+    swapped = [other for other in names if other != name and sorted(other) == sorted(name)]
+    close = swapped or difflib.get_close_matches(name, list(names), n=2, cutoff=0.6)
     if close:
         return f"; did you mean {' or '.join(repr(match) for match in close)}?"
     return f"; known: {', '.join(names)}"

@@ -39,8 +39,9 @@ def _no_constants(name: str) -> Any:
 
 
 def assert_refused(code: int, out: str, err: str, words: list[str]) -> None:
-    """One paragraph that has these words, nothing else, and exit code 2."""
-    assert (code, out) == (cli.BAD_INPUT, ""), err
+    """One paragraph that has these words, nothing else but the same as JSON, and exit code 2."""
+    assert code == cli.BAD_INPUT, err
+    assert not out or f"error: {document(out)['error']}\n" == err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     for word in words:

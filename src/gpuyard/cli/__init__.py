@@ -9,8 +9,9 @@ from typing import Any
 from cyclopts import App, CycloptsError
 from cyclopts.command_spec import CommandSpec
 
-from gpuyard.cli.inputs import flag, one_line, open_console
+from gpuyard.cli.inputs import HELP, flag, one_line, open_console, print_json
 from gpuyard.errors import InputError, spelt
+from gpuyard.terminal.console import set_quiet
 
 __all__ = ["BAD_INPUT", "DONE", "FAILED", "INTERRUPTED", "PIPE_CLOSED", "app", "main"]
 
@@ -32,9 +33,14 @@ VERBS = {
     "env": ("env:env_app", "Environments for learning: list, describe, export episodes."),
     "experiments": ("experiments:experiments_app", "Run the experiments of docs/results, check models."),
     "bench": ("bench:bench", "Measure speed, each figure with that of a peer measured in the same run."),
+    "completion": ("doctor:completion", "Print a script that completes commands and options in a shell."),
     "doctor": ("doctor:doctor", "Check the installation and say what to do about what is wrong."),
 }
 """Where each verb is, and its summary in the list, in the order of the list."""
+
+
+MANY_SETTINGS = ("simulate", "evaluate", "explain")
+"""Verbs with settings that few need."""
 
 
 class _LazyVerb(CommandSpec):
@@ -45,6 +51,8 @@ class _LazyVerb(CommandSpec):
         verb = super().resolve(parent_app)
         if not self.import_path.endswith("_app"):
             verb.help = None
+        if self.name in MANY_SETTINGS and not HELP.shows_all:
+            verb.help_epilogue = "--help-all also shows settings of fairness, preemption, failures and power."
         return verb
 
 
@@ -58,8 +66,10 @@ def _make_app() -> App:
     made = App(
         name="gpuyard",
         help="Simulate and compare schedulers for GPU clusters.",
-        help_epilogue="Exit codes: 0 done, 1 failed, 2 bad usage or bad input.",
+        help_epilogue="gpuyard help COMMAND shows a command's options; -q (--quiet) leaves out progress and "
+        "notes. Exit codes: 0 done, 1 failed, 2 bad usage or bad input.",
         version=_version,
+        version_flags=["--version", "-V"],
         suppress_keyboard_interrupt=False,
     )
     for place, (name, (home, summary)) in enumerate(VERBS.items()):
@@ -79,21 +89,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        given = sys.argv[1:] if arguments is None else arguments
         code = app(
-            ["/dev/stdin" if argument == "-" else argument for argument in given],
+            _understood(given),
             console=open_console(),
             exit_on_error=False,
             print_error=False,
             result_action="return_int_as_exit_code_else_zero",
         )
+        _show_settings(_understood(given))
         sys.stdout.flush()
         return int(code)
     except CycloptsError as error:
-        return _fail(str(_as_input_error(error)), BAD_INPUT)
+        return _fail(str(_as_input_error(error)), BAD_INPUT, given)
     except InputError as error:
-        return _fail(str(error), BAD_INPUT)
+        return _fail(str(error), BAD_INPUT, given)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -104,7 +115,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("GPUYARD_DEBUG"):
             raise
-        return _fail(f"{_describe(error)} (GPUYARD_DEBUG=1 shows where it happened)", FAILED)
+        return _fail(f"{_describe(error)} (GPUYARD_DEBUG=1 shows where it happened)", FAILED, given)
+
+
+def _understood(given: Sequence[str]) -> list[str]:
+    """What every command takes alike: help VERB, --help-all, --quiet, and - for standard input."""
+    words = ["/dev/stdin" if word == "-" else word for word in given]
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    HELP.shows_all = "--help-all" in words
+    set_quiet(not {"-q", "--quiet"}.isdisjoint(words))
+    kept = [word for word in words if word not in ("-q", "--quiet")]
+    return ["--help" if word == "--help-all" else word for word in kept]
+
+
+def _show_settings(words: Sequence[str]) -> None:
+    """After the help of ``train ALGORITHM``: the settings of that algorithm."""
+    if len(words) < 2 or words[0] != "train" or {"--help", "-h"}.isdisjoint(words):
+        return
+    from gpuyard.cli.train import settings_lines
+
+    if lines := settings_lines(words[1]):
+        print(f"Settings of {words[1]} (docs/algorithms/{words[1]}.md):", *lines, sep="\n")
 
 
 def _as_input_error(error: CycloptsError) -> Exception:
@@ -117,8 +149,11 @@ def _as_input_error(error: CycloptsError) -> Exception:
     return refusal(cause)
 
 
-def _fail(message: str, code: int) -> int:
-    print(f"error: {one_line(spelt(message, flag))}", file=sys.stderr)
+def _fail(message: str, code: int, given: Sequence[str]) -> int:
+    told = one_line(spelt(message, flag))
+    if "--json" in given:
+        print_json({"error": told, "exit_code": code})
+    print(f"error: {told}", file=sys.stderr)
     return code
 
 

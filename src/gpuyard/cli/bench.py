@@ -23,7 +23,10 @@ def bench(
     *,
     json: Json = False,
 ) -> None:
-    """Measure speed, each figure with that of a peer measured in the same run."""
+    """Measure speed, each figure with that of a peer measured in the same run.
+
+    Example: gpuyard bench simulate
+    """
     results = run(names or (), lambda line: print(line, file=sys.stderr, flush=True))
     if json:
         keys = ("name", "value", "unit", "peer", "peer_value", "ratio", "target", "met")

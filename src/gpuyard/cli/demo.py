@@ -74,6 +74,8 @@ def demo(
     """Compare policies on a small built-in workload, then train one that beats them.
 
     Takes a second, and a minute of training.
+
+    Example: gpuyard demo --minutes 2
     """
     from gpuyard.evaluate.replay import replay_document
 

@@ -1,4 +1,4 @@
-"""``gpuyard doctor``: checks of an installation, each with what to do if it fails."""
+"""``gpuyard doctor`` and ``completion``: checks of an installation, and commands completed in a shell."""
 
 import importlib
 import importlib.util
@@ -10,7 +10,9 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from gpuyard.cli.inputs import open_console, print_json
 from gpuyard.cli.parameters import Json
@@ -48,7 +50,10 @@ class Check:
 
 
 def doctor(*, json: Json = False) -> int:
-    """Check the installation and say what to do about what is wrong."""
+    """Check the installation and say what to do about what is wrong.
+
+    Example: gpuyard doctor
+    """
     checks = run_checks()
     code = 1 if any(check.failed for check in checks) else 0
     if json:
@@ -166,3 +171,17 @@ def _terminal() -> Check:
     if "utf" not in encoding.lower():
         return Check("terminal", "missing", f"{kind}, {encoding}", "for fine lines set LANG=C.UTF-8", False)
     return Check("terminal", "ok", f"{kind}, {encoding}", required=False)
+
+
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="The shell that you use.")], /
+) -> None:
+    """Print a script that completes commands and options in a shell.
+
+    In ~/.bashrc: eval "$(gpuyard completion bash)".
+
+    Example: gpuyard completion bash
+    """
+    from gpuyard.cli import app
+
+    print(app.generate_completion(prog_name="gpuyard", shell=shell))

@@ -37,7 +37,10 @@ env_app = App(name="env")
 
 @env_app.command(name="list")
 def list_environments(*, json: Json = False) -> None:
-    """List environments, what their actions are and what they are for, and presets of settings."""
+    """List environments, what their actions are and what they are for, and presets of settings.
+
+    Example: gpuyard env list
+    """
     from gpuyard.env.describe import list_document
 
     document = list_document()

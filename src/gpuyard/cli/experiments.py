@@ -92,6 +92,8 @@ def page(
 
     Figures go to experiments/results/NAME.json, and pages are made of these files. An experiment of which
     nothing was run here, or not all that is published, keeps its figures; --force replaces them.
+
+    Example: gpuyard experiments page
     """
     _open_experiments()
     from experiments.publishing import publish
@@ -128,6 +130,8 @@ def ship(
     """Copy the models that recipes name, with a card each, to where the package has its models.
 
     Models of experiments of which nothing was run here stay as they are.
+
+    Example: gpuyard experiments ship
     """
     _open_experiments()
     from experiments.models import ship_models

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from pydantic import BaseModel, ValidationError
 
 from gpuyard.cli.inputs import (
+    check_jobs_output,
     check_output,
     flag,
     open_cluster,
@@ -64,9 +65,9 @@ def synth(
 
     Example: gpuyard workload synth --preset diurnal --set load=1.1 --out jobs.parquet
     """
-    from gpuyard.workload.job_table import check_suffix, write_workload
+    from gpuyard.workload.job_table import write_workload
 
-    check_suffix(out)
+    check_jobs_output(out)
     check_output("--cluster-out", cluster_out, (".toml",))
     _check_together(preset, sets, like, rate, cluster, cluster_out, jobs)
     if preset is not None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuyard.errors import InputError, setting, settings_in, spelt
 from gpuyard.files import atomic_write, check_target, parse_json
 from gpuyard.registry import suggest
-from gpuyard.terminal.console import output
+from gpuyard.terminal.console import is_quiet, output
 from gpuyard.units import json_text
 
 if TYPE_CHECKING:
@@ -64,6 +65,20 @@ def flag(name: str, value: object = None) -> str:
     if value == "False" and "." not in name:
         return f"--{OFF.get(name, f'no-{spelling}')}"
     return f"--{spelling}" if value is None or value == "True" else f"--{spelling} {value}"
+
+
+@dataclass
+class Help:
+    """What help shows.
+
+    Attributes:
+        shows_all: Whether it has settings that few need, too (``--help-all``).
+    """
+
+    shows_all: bool = False
+
+
+HELP = Help()
 
 
 class OpenedTrace(NamedTuple):
@@ -203,6 +218,20 @@ def check_output(option: str, path: Path | None, suffixes: tuple[str, ...]) -> N
     if path.suffix not in suffixes:
         raise InputError(f"{option} {path}: give a name that ends in {' or '.join(suffixes)}")
     check_target(path)
+    _note_replaced(option, path)
+
+
+def check_jobs_output(path: Path) -> None:
+    """The same of ``--out FILE``, a file of jobs."""
+    from gpuyard.workload.job_table import check_suffix
+
+    check_suffix(path)
+    _note_replaced("--out", path)
+
+
+def _note_replaced(option: str, path: Path) -> None:
+    if path.is_file():
+        print_note(f"{option} {path}: the file that is there is replaced")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -217,8 +246,9 @@ def one_line(text: str) -> str:
 
 
 def print_note(text: str) -> None:
-    """Something to know about a result, on standard error."""
-    print(f"note: {one_line(spelt(text, flag))}", file=sys.stderr)
+    """Something to know about a result, on standard error; left out with --quiet."""
+    if not is_quiet():
+        print(f"note: {one_line(spelt(text, flag))}", file=sys.stderr)
 
 
 def open_console(**options: Any) -> Console:

@@ -7,12 +7,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter, Token
+from cyclopts import Group, Parameter, Token
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from gpuyard.cli.inputs import flag
+from gpuyard.cli.inputs import HELP, flag
 from gpuyard.config import SimulationConfig, whole_number
+
+
+class RareGroup(Group):
+    """Settings that few need: ``--help`` leaves them out, ``--help-all`` shows them."""
+
+    @property
+    def show(self) -> bool:
+        """Whether help has them."""
+        return HELP.shows_all
+
+
+RARE = {name: RareGroup(name) for name in ("Fairness", "Preemption", "Failures", "Power")}
 
 
 def settings(
@@ -48,7 +60,7 @@ def _parameter(field: FieldInfo, name: str, group: str) -> Parameter:
     is_switch = field.annotation is bool and field.default is False
     return Parameter(
         name=name,
-        group=group,
+        group=RARE.get(group, group),
         show_default=_text(field.default) or False,
         negative=() if is_switch or is_list or is_table else None,
         n_tokens=1 if is_list else None,

@@ -30,7 +30,10 @@ policies_app = App(name="policies")
 
 @policies_app.default
 def list_policies(*, json: Json = False) -> None:
-    """List every order, backfill, placement and trained model: what it is, what it needs."""
+    """List every order, backfill, placement and trained model: what it is, what it needs.
+
+    Example: gpuyard policies
+    """
     kinds = {kind: registered(kind).values() for kind in KINDS}
     if json:
         print_json({kind: [vars(rule) for rule in rules] for kind, rules in kinds.items()})

@@ -27,7 +27,10 @@ runs_app = App(name="runs")
 def list_runs(
     folder: Annotated[Path, Parameter(help="Where the runs are.")] = Path("runs"), /, *, json: Json = False
 ) -> None:
-    """List the training runs in a folder, what became of them, and their best scores."""
+    """List the training runs in a folder, what became of them, and their best scores.
+
+    Example: gpuyard runs list
+    """
     runs, unreadable = [], []
     for directory in run_directories(folder):
         try:
@@ -50,7 +53,10 @@ def list_runs(
 
 @runs_app.command
 def show(run: RunName, /, *, json: Json = False) -> None:
-    """Say what became of a run, how it compares with heuristics, its settings, and what to do with it."""
+    """Say what became of a run, how it compares with heuristics, its settings, and what to do with it.
+
+    Example: gpuyard runs show runs/ppo-1
+    """
     opened = open_run(run)
     if json:
         commands = [{"command": command, "what": what} for command, what in next_commands(opened)]
@@ -113,6 +119,8 @@ def watch(run: RunName, /, *, json: Json = False) -> None:
     """Watch a run that was started elsewhere, until it ends. Ctrl-C ends the watching, not the run.
 
     With --json it prints where the run stands now and does not wait.
+
+    Example: gpuyard runs watch runs/ppo-1
     """
     opened = open_run(run)
     if json:

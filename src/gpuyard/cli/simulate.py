@@ -152,12 +152,14 @@ def replayed(
 
 
 def _check_out(directory: Path) -> None:
-    from gpuyard.evaluate.storage import check_free
+    from gpuyard.evaluate.storage import check_free, holds_results
 
     try:
         check_free(directory)
     except InputError as error:
         raise InputError(f"--out {error}") from None
+    if holds_results(directory):
+        print_note(f"--out {directory}: the results that are there are replaced")
 
 
 def _check_classes(workload: "Workload", by: str) -> None:

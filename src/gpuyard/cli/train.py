@@ -90,6 +90,28 @@ def train(
     return _run(out or next_directory(algorithm), resolved, None, json, [replaced] if replaced else [])
 
 
+def settings_lines(algorithm: str) -> list[str]:
+    """Settings of an algorithm, as they are written, with their defaults; empty if it is not there.
+
+    Algorithms that train networks need torch, also for this.
+    """
+    from gpuyard.learn.algorithm import algorithm_names, find_algorithm
+
+    if algorithm not in algorithm_names() or (algorithm != "search" and find_spec("torch") is None):
+        return []
+    fields = find_algorithm(algorithm).settings.model_fields
+    told = {name: _shown(field.default) for name, field in fields.items() if not field.is_required()}
+    defaults = {name: f" [default: {text}]" if text else "" for name, text in told.items()}
+    return [f"  --{algorithm}.{name}{defaults.get(name, '')}" for name in fields]
+
+
+def _shown(default: Any) -> str:
+    """A default as it is typed; empty if there is none."""
+    if default is None:
+        return ""
+    return json_text.dumps(default) if isinstance(default, list | tuple | dict) else str(default)
+
+
 def parse_options(tokens: Sequence[str]) -> dict[str, Any]:
     """Nested tables from ``--TABLE.KEY VALUE`` and ``--TABLE.KEY=VALUE``.
 

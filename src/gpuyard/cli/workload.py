@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 from gpuyard.cli.generators import fit, synth
 from gpuyard.cli.imports.logs import import_files
 from gpuyard.cli.inputs import (
+    check_jobs_output,
     check_output,
     first_lines,
     flag,
@@ -110,7 +111,10 @@ def describe(
     out: Annotated[Path | None, Parameter(help="Also write a page with charts: .html.")] = None,
     json: Json = False,
 ) -> None:
-    """Say what is in a workload: jobs, users, durations, gang sizes, arrivals, load."""
+    """Say what is in a workload: jobs, users, durations, gang sizes, arrivals, load.
+
+    Example: gpuyard workload describe jobs.parquet --cluster 64x8
+    """
     from gpuyard.workload import describe as summarise
     from gpuyard.workload.distributions import distributions
 
@@ -153,11 +157,10 @@ def shape(
     Example: gpuyard workload shape jobs.parquet --from 14d --load 0.9 --cluster 64x8 --out dense.parquet
     """
     from gpuyard.workload import write_workload
-    from gpuyard.workload.job_table import check_suffix
     from gpuyard.workload.shaping.shape import shape as take_steps
     from gpuyard.workload.shaping.shape import shrink_to_load
 
-    check_suffix(out)
+    check_jobs_output(out)
     check_output("--cluster-out", cluster_out, (".toml",))
     machines = open_cluster(cluster)
     if cluster_out is not None and (steps.load is None or machines is None):
@@ -214,12 +217,14 @@ def merge(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Put several workloads on one clock."""
+    """Put several workloads on one clock.
+
+    Example: gpuyard workload merge march.parquet april.parquet --out spring.parquet
+    """
     from gpuyard.workload import write_workload
-    from gpuyard.workload.job_table import check_suffix
     from gpuyard.workload.shaping.merge import merge as put_together
 
-    check_suffix(out)
+    check_jobs_output(out)
     jobs = put_together([open_workload(source) for source in workloads], clock=clock, keep_apart=keep_apart)
     write_workload(jobs, out)
     _say_shaped(out, len(jobs), jobs, None, None, json)
@@ -227,11 +232,13 @@ def merge(
 
 @workload_app.command(sort_key=6)
 def convert(workload: WorkloadText, /, *, out: OutFile, json: Json = False) -> None:
-    """Write a workload as another kind of file."""
-    from gpuyard.workload import write_workload
-    from gpuyard.workload.job_table import check_suffix
+    """Write a workload as another kind of file.
 
-    check_suffix(out)
+    Example: gpuyard workload convert jobs.csv --out jobs.parquet
+    """
+    from gpuyard.workload import write_workload
+
+    check_jobs_output(out)
     jobs = open_workload(workload)
     write_workload(jobs, out)
     if json:
@@ -285,7 +292,10 @@ def survey(
 
 @workload_app.command(name="list", sort_key=10)
 def list_workloads(*, json: Json = False) -> None:
-    """List file formats, built-in workloads and built-in clusters."""
+    """List file formats, built-in workloads and built-in clusters.
+
+    Example: gpuyard workload list
+    """
     from gpuyard.cluster.model import preset_clusters
     from gpuyard.workload import workload_formats
     from gpuyard.workload.generators import preset_workloads

@@ -157,7 +157,8 @@ def _where(setting: Setting) -> str:
     count, jobs = len(setting.windows), plural(setting.jobs_per_window, "job")
     match setting.kind:
         case "windows":
-            return f"{plural(count, 'window')} of {jobs} of the {setting.part} part of {setting.workload}"
+            part = "" if setting.part == "all" else f"the {setting.part} part of "
+            return f"{plural(count, 'window')} of {jobs} of {part}{setting.workload}"
         case "whole":
             part = "all" if setting.part == "all" else f"the {setting.part} part"
             return f"{part} of {setting.workload} ({jobs})"

@@ -287,7 +287,7 @@ def _throughput(outcome: Outcome) -> Value:
     return _ratio(int(outcome.jobs.completed.sum()), outcome.system.makespan_s / 3600)
 
 
-@metric("completed_jobs", "jobs", "higher", "jobs that ended as completed")
+@metric("completed_jobs", "jobs", "higher", "jobs that ran to their end, not cut off at their estimate")
 def _completed(outcome: Outcome) -> Value:
     return int(outcome.jobs.completed.sum())
 

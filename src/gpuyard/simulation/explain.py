@@ -10,6 +10,7 @@ import numpy as np
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
+from gpuyard.native.information import informed
 from gpuyard.native.inputs import prepare
 from gpuyard.native.schedule import RUN_ENDINGS
 from gpuyard.policies.grammar import PolicySpec
@@ -149,7 +150,7 @@ def explain_job(
     Raises:
         InputError: for a job that is not there or does not run, or a policy that is not native.
     """
-    position = find_job(workload, job)
+    position, config = find_job(workload, job), informed(config, workload)
     if policy.is_optimised:
         raise InputError(
             f"policy {policy.name} is not native, and its decisions cannot be explained; use tier"

@@ -18,6 +18,19 @@ BAR_AFTER_S = 0.3
 LINE_EVERY_S = 10.0
 """Away from a terminal, a plain line is printed this often."""
 
+_quiet = False
+
+
+def set_quiet(quiet: bool) -> None:
+    """Whether progress and notes are left out (``--quiet``); results and errors are always shown."""
+    global _quiet
+    _quiet = quiet
+
+
+def is_quiet() -> bool:
+    """Whether progress and notes are left out."""
+    return _quiet
+
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
@@ -47,7 +60,7 @@ def output(**options: Any) -> Console:
 
 def errors() -> Console:
     """The console for everything that is not a result."""
-    return _Console(stderr=True, markup=False, emoji=False, highlight=False)
+    return _Console(stderr=True, markup=False, emoji=False, highlight=False, quiet=_quiet)
 
 
 class Progress:
@@ -72,7 +85,7 @@ class Progress:
     def update(self, finished: int) -> None:
         """Show that so many jobs of this run have finished."""
         now = time.monotonic()
-        if now - self._began < BAR_AFTER_S:
+        if _quiet or now - self._began < BAR_AFTER_S:
             return
         done = self._before + finished
         if self._console.is_terminal:
@@ -124,7 +137,7 @@ class StageProgress:
             if stage not in tasks:
                 tasks[stage] = self._bar.add_task(stage, total=total, remark="")
             self._bar.update(tasks[stage], completed=done, total=total, remark=remark)
-        elif time.monotonic() - self._last_line >= LINE_EVERY_S:
+        elif not _quiet and time.monotonic() - self._last_line >= LINE_EVERY_S:
             self._last_line = time.monotonic()
             line = f"{stage}: {done:,} of {total:,}" + (f"; {remark}" if remark else "")
             print(line, file=sys.stderr, flush=True)

@@ -324,7 +324,9 @@ def _facts(summary: Mapping[str, Any]) -> Table:
         if summary["cluster"] is None
         else f"{'-' if load is None else f'{load:.3f}'} on {summary['cluster']}",
         "estimates": f"{share:,} jobs, median estimate / duration {ratio:.2f}" if share else "none",
-        "ended as": ", ".join(f"{status} {count:,}" for status, count in summary["statuses"].items()),
+        "ended in the log as": ", ".join(
+            f"{status} {count:,}" for status, count in summary["statuses"].items()
+        ),
     }
     for name, value in facts.items():
         table.add_row(Text(name, style="bold"), Text(value))

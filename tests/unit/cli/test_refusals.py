@@ -10,7 +10,7 @@ import pytest
 from gpuyard import cli
 from gpuyard.cli import doctor
 from gpuyard.evaluate import replay as comparison
-from support.command_line import GOOD, HEADER, Run, assert_refused
+from support.command_line import GOOD, HEADER, Run, assert_refused, document
 
 BAD_FILES = {
     "a wrong column": (["submit_s,duration_s,gpu", "0,1,1"], ["'gpu'", "gpus"]),
@@ -116,7 +116,8 @@ def test_an_unexpected_failure_is_exit_code_1_and_tells_how_to_see_more(
 
     monkeypatch.setattr(doctor, "run_checks", fail)
     code, out, err = run("doctor", "--json")
-    assert (code, out) == (cli.FAILED, "")
+    assert (code, document(out)["exit_code"]) == (cli.FAILED, cli.FAILED)
+    assert "boom" in document(out)["error"]
     assert err == "error: unexpected RuntimeError: boom (GPUYARD_DEBUG=1 shows where it happened)\n"
     monkeypatch.setenv("GPUYARD_DEBUG", "1")
     with pytest.raises(RuntimeError, match="boom"):

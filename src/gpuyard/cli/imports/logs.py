@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from gpuyard.cli.inputs import check_output, open_console, parse_settings, print_json, write_text
+from gpuyard.cli.inputs import (
+    check_jobs_output,
+    check_output,
+    open_console,
+    parse_settings,
+    print_json,
+    write_text,
+)
 from gpuyard.cli.parameters import Flag, Json, OutFile
 from gpuyard.terminal.console import errors
 
@@ -54,10 +61,9 @@ def import_files(
     Example: gpuyard workload import sacct.txt --out jobs.parquet
     """
     from gpuyard.workload.intake.import_reports import report_beside
-    from gpuyard.workload.job_table import check_suffix
 
     report = report or report_beside(out)
-    check_suffix(out)
+    check_jobs_output(out)
     check_output("--report", report, (".json",))
     check_output("--cluster-out", cluster_out, (".toml",))
     trace = _imported(files, format, lenient, parse_settings("--option", option or []))

@@ -99,9 +99,10 @@ def missing_running_jobs(facts: Facts) -> Found | None:
     expected, found = float(longer.sum()), int((facts.duration_s > left_s).sum())
     if expected < 10 or found >= 0.2 * expected:
         return None
+    outlast = "outlasts" if found == 1 else "outlast"
     return Found(
         "warning",
-        f"{plural(found, 'job')} outlast the last submit where {expected:,.0f} would be expected",
+        f"{plural(found, 'job')} {outlast} the last submit where {expected:,.0f} would be expected",
         "Jobs that had not finished when the log was taken are missing, the long ones above all. Towards the "
         "end of the trace the load is too low and jobs are too short.",
         "Leave off the end of the trace by about a long job's duration: gpuyard workload shape FILE "
