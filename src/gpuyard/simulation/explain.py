@@ -101,6 +101,7 @@ class JobStory:
         order: What the policy's order goes by.
         backfill: What its backfilling allows.
         placement: What the placement rule goes by.
+        nodes: How many nodes it asked for; None if it did not ask.
     """
 
     job: JobName
@@ -120,6 +121,7 @@ class JobStory:
     order: str = ""
     backfill: str = ""
     placement: str = ""
+    nodes: int | None = None
 
     def document(self) -> dict[str, Any]:
         """As JSON-ready values."""
@@ -215,6 +217,7 @@ def _story(result: SimulationResult, policy: PolicySpec, entry: int, watched: Wa
         order=_summary(policy.order_rule),
         backfill=rules["backfill"][policy.backfill].summary,
         placement=rules["placement"][policy.placement].summary,
+        nodes=asked_nodes(row),
     )
     first = story.runs[0].nodes
     story.free_before = [(node, watched.free_before.get(node, 0)) for node, _ in first]

@@ -53,6 +53,7 @@ def moment(story: JobStory, at_s: float) -> str:
 
 def _what(story: JobStory) -> str:
     size = f"{story.gpus:g} {'GPU' if story.gpus == 1 else 'GPUs'}" if story.gpus else "no GPU"
+    size += f" on {plural(story.nodes, 'node')}" if story.nodes else ""
     waited_s = story.start_s - story.submit_s
     when = "at once" if waited_s == 0 else f"{duration(waited_s)} later, at {moment(story, story.start_s)}"
     name = str(story.job)
@@ -137,7 +138,8 @@ def _place(story: JobStory) -> str:
         for node, gpus in nodes[:MOST_NAMED]
     ]
     more = f" and {len(nodes) - MOST_NAMED} more nodes" if len(nodes) > MOST_NAMED else ""
-    return f"It got {'; '.join(parts)}{more}. The rule: {story.placement}."
+    rule = "as many nodes as it asked for, GPUs split evenly" if story.nodes else story.placement
+    return f"It got {'; '.join(parts)}{more}. The rule: {rule}."
 
 
 def _stops(story: JobStory) -> list[str]:

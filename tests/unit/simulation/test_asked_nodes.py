@@ -14,6 +14,7 @@ from gpuyard.errors import InputError
 from gpuyard.native import make_snapshot
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.simulation.explain import explain_job
+from gpuyard.simulation.explain_text import sentences
 from gpuyard.simulation.find import find_policy
 from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.workload import Workload, make_workload
@@ -131,6 +132,9 @@ def test_explain_names_the_nodes() -> None:
     story = explain_job(workload, parse_cluster("2x8"), parse_policy("fifo"), config, 1)
     assert [wait.reason for wait in story.waits] == ["fragmented"]
     assert story.waits[0].detail.startswith("needs 2 nodes with 4 free GPUs each, and 10 are free")
+    text = " ".join(sentences(story))
+    assert "asked for 8 GPUs on 2 nodes" in text
+    assert "The rule: as many nodes as it asked for, GPUs split evenly." in text
 
 
 def test_milp_and_host_environments_refuse_such_jobs() -> None:
