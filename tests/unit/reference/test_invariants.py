@@ -5,11 +5,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from conformance.policy_cases import legal, mixed_cluster
 from gpuyard.native.schedule import RUN_ENDINGS, Downtime, Runs
 from gpuyard.simulation.run import SimulationResult, simulate
+from gpuyard.workload import make_workload
 from support.invariants import check_result
 
 STOPPED, FAILED = RUN_ENDINGS.index("stopped"), RUN_ENDINGS.index("failed")
@@ -121,3 +123,13 @@ def test_runs_of_other_settings_are_noticed(changes: dict[str, float]) -> None:
     config = eventful().config.model_copy(update=changes)
     with pytest.raises(AssertionError):
         check_result(replace(eventful(), config=config))
+
+
+@pytest.mark.parametrize(("gpus", "nodes"), [(8, 2), (5, 1), (0, 3)])
+def test_another_number_of_nodes_than_was_asked_for_is_noticed(gpus: int, nodes: int) -> None:
+    frame = pl.DataFrame({"submit_s": [0.0], "duration_s": [9.0], "gpus": [gpus]})
+    asked = make_workload(frame.with_columns(nodes=pl.lit(nodes, pl.Int32)))
+    check_result(simulate(asked, "3x8", "fifo"))
+    other = simulate(make_workload(frame), "3x4" if nodes == 1 else "3x8", "fifo")
+    with pytest.raises(AssertionError, match=f"not on {nodes} nodes"):
+        check_result(replace(other, workload=asked))
