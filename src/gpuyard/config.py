@@ -11,6 +11,10 @@ from gpuyard.errors import InputError, setting, spelt
 from gpuyard.registry import suggest
 
 Estimates = Literal["auto", "exact", "requested", "noisy", "history", "none"]
+AUTO = "auto"
+"""Of ``current``, what runs today: what the log says happened, where it does, else ``fifo+easy``."""
+USUAL_CURRENT = "fifo+easy"
+"""What is taken to run today where nobody says."""
 Part = Literal["train", "validation", "test", "all"]
 """Of a workload by time: its first 60 %, the next 20 %, the last 20 %, or all of it."""
 
@@ -181,6 +185,16 @@ class GuardConfig(BaseModel):
     """Rises of waits up to this do not count, s."""
     least_jobs: Annotated[Whole, Field(ge=1, le=1_000_000)] = 100
     """Classes of fewer jobs have no 99th percentile to speak of: only their longest wait counts."""
+
+    def tightened(self, share: float) -> "GuardConfig":
+        """Limits of which only a share may be used up."""
+        return GuardConfig(
+            max_p99_increase=share * self.max_p99_increase,
+            max_longest_increase=share * self.max_longest_increase,
+            longest_factor=1.0 + share * (self.longest_factor - 1.0),
+            least_rise_s=share * self.least_rise_s,
+            least_jobs=self.least_jobs,
+        )
 
 
 def refusal(

@@ -17,9 +17,9 @@ from gpuyard.cli.inputs import (
     print_note,
 )
 from gpuyard.cli.parameters import SIMULATION, ClusterText, Json, Simulation, Whole, settings
-from gpuyard.config import SimulationConfig
+from gpuyard.config import AUTO, SimulationConfig
 from gpuyard.errors import InputError, setting
-from gpuyard.evaluate.config import AUTO, BEST, EvaluationConfig
+from gpuyard.evaluate.config import BEST, EvaluationConfig
 from gpuyard.terminal.console import StageProgress
 
 if TYPE_CHECKING:

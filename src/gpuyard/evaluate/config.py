@@ -5,14 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from gpuyard.config import GuardConfig, Part, Whole, refusal
+from gpuyard.config import AUTO, GuardConfig, Part, Whole, refusal
 
-AUTO = "auto"
-"""``current``: what the log says happened, where it does, else ``fifo+easy``."""
 BEST = "best"
 """``current`` of episodes: the fixed heuristic that is best on validation episodes."""
-USUAL_CURRENT = "fifo+easy"
-"""What is taken to run today where nobody says."""
 
 
 def _none_if_zero(value: Any) -> Any:

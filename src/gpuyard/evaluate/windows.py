@@ -1,13 +1,13 @@
 """Policies on windows of a log, or on draws of a generator, that nothing was chosen by."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import GuardConfig, SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison
-from gpuyard.evaluate.config import AUTO, USUAL_CURRENT, EvaluationConfig
+from gpuyard.evaluate.config import EvaluationConfig
 from gpuyard.evaluate.contenders import find_contenders
 from gpuyard.evaluate.engine import CHOSEN_IN, Progress, no_progress
 from gpuyard.evaluate.setting import Setting, fingerprint_of, lower_is_better
@@ -17,6 +17,7 @@ from gpuyard.network.policy import LearnedPolicy
 from gpuyard.policies.family import SLOWER_BACKFILLS
 from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.simulation.busy import BusyTest, find_margins
+from gpuyard.simulation.find import current_policy
 from gpuyard.simulation.windows import (
     COLD,
     TEST_DRAWS,
@@ -32,7 +33,6 @@ from gpuyard.simulation.windows import (
 )
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
-from gpuyard.workload.recorded import has_recorded
 
 Policies = Iterable[str | PolicySpec | LearnedPolicy]
 
@@ -115,18 +115,6 @@ def evaluate_windows(
     return source.compare(given, current)
 
 
-def current_policy(workload: Workload | None, asked: str) -> str:
-    """What runs today: as asked for, or what the log recorded, or what is usual.
-
-    Args:
-        workload: The jobs; None: they are drawn, and nothing is recorded.
-        asked: A policy's name, or ``auto``.
-    """
-    if asked != AUTO:
-        return asked
-    return "recorded" if workload is not None and has_recorded(workload) else USUAL_CURRENT
-
-
 def _not_tried(config: EvaluationConfig, jobs: int) -> tuple[str, ...]:
     """Backfills that the family of heuristics goes without, on windows of so many jobs in all."""
     return SLOWER_BACKFILLS if config.all_heuristics and jobs > MOST_JOBS_FOR_SLOWER else ()
@@ -153,7 +141,7 @@ def _busy(
             spec = parse_policy(name)
         except InputError:  # a model, or what the log recorded
             continue
-        policies.append(PolicySpec(spec.order, spec.backfill, spec.admission, placement))
+        policies.append(replace(spec, placement=placement))
     return find_margins(
         cutter,
         cluster,

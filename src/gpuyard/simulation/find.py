@@ -1,12 +1,19 @@
 """Policies by name: heuristics by their grammar, learned ones by path or name of a model, ``recorded``."""
 
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from gpuyard.config import AUTO, USUAL_CURRENT
 from gpuyard.errors import InputError
 from gpuyard.policies.base import RECORDED, SHIPPED, ReplayingPolicy
 from gpuyard.policies.grammar import PolicySpec, parse_policy
-from gpuyard.runs.directory import FOLDER
+from gpuyard.runs.directory import FOLDER, SUMMARY
 from gpuyard.simulation.recorded import RecordedPolicy
+from gpuyard.workload.recorded import has_recorded
+
+if TYPE_CHECKING:
+    from gpuyard.workload import Workload
 
 
 def find_policy(text: str) -> PolicySpec | ReplayingPolicy:
@@ -23,7 +30,7 @@ def find_policy(text: str) -> PolicySpec | ReplayingPolicy:
         return parse_policy(text)
     except InputError as error:
         if Path(text).exists():
-            return _learned(text)
+            return _found_by_search(Path(text)) or _learned(text)
         if text.endswith(".safetensors") or text.startswith((".", "/", "~")):
             raise InputError(f"policy {text!r}: there is no such run directory or model file") from None
         if "/" in text:
@@ -34,7 +41,28 @@ def find_policy(text: str) -> PolicySpec | ReplayingPolicy:
         raise
 
 
+def _found_by_search(run: Path) -> PolicySpec | None:
+    """The policy that a search chose, if that has a name; None for other runs, and if it chose a rule."""
+    try:
+        policy = json.loads((run / SUMMARY).read_text(encoding="utf-8")).get("policy")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return parse_policy(policy) if isinstance(policy, str) else None
+
+
 def _learned(text: str) -> ReplayingPolicy:
     from gpuyard.network.policy import LearnedPolicy  # what learned policies need takes time to load
 
     return LearnedPolicy.open(text)
+
+
+def current_policy(workload: "Workload | None", asked: str) -> str:
+    """What runs today: as asked for, or what the log recorded, or what is usual.
+
+    Args:
+        workload: The jobs; None: they are drawn, and nothing is recorded.
+        asked: A policy's name, or ``auto``.
+    """
+    if asked != AUTO:
+        return asked
+    return RECORDED if workload is not None and has_recorded(workload) else USUAL_CURRENT

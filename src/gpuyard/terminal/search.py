@@ -13,7 +13,12 @@ from gpuyard.units import duration, number
 Summary = Mapping[str, Any]
 """The contents of ``search.json``."""
 
-TITLES = {"heuristic": "best fixed heuristic", "grid": "grid", "rule": "tuned rule"}
+TITLES = {
+    "current": "what runs today",
+    "heuristic": "best fixed heuristic",
+    "grid": "tuned rule",
+    "rule": "evolved rule",
+}
 METRICS = ("mean_bounded_slowdown", "mean_jct_s", "p99_wait_s", "max_wait_s")
 RULE = "linear score and gate"
 GAP = 2
@@ -62,31 +67,47 @@ def _cell(metric: str, value: float) -> str:
 
 
 def search_in_words(summary: Summary, directory: Path) -> list[str]:
-    """What was found, and what to do with it."""
-    chosen, reference, grid = (summary[name] for name in ("chosen", "reference", "grid_policy"))
+    """What was found, whether to use it, and what it would do to waits."""
+    chosen, judged = summary["chosen"], summary["judged"]
     took = f"{duration(sum(summary['seconds'].values()))} of searching."
-    policy = {"heuristic": reference, "grid": grid, "rule": directory}[chosen]
-    use = f"gpuyard simulate JOBS --cluster CLUSTER --policy {policy}"
-    start = f"gpuyard train ppo --init-from {directory}"
-    if chosen == "heuristic":
-        return [
-            f"Nothing that keeps the limits was clearly better than {reference}. {took}",
-            f"{grid}, the best of the grid, {_against_reference(summary, 'grid')}.",
-            f"Use the heuristic: {use}",
-            f"The run holds the best of the grid all the same; a network can start from it: {start}",
+    policy, unguarded = summary["policy"] or directory, summary["unguarded"]
+    if chosen == "current":
+        lines = [
+            "Nothing is recommended: nothing that keeps the limits on waits is clearly better than "
+            f"{summary['current']}, which runs today. {took}"
         ]
-    what = "The tuned rule" if chosen == "rule" else grid
-    return [
-        f"{what} {_against_reference(summary, chosen)}. {took}",
-        f"Use it: {use}",
-        f"Train a network that starts from it: {start}",
-    ]
+    else:
+        lines = [
+            f"{policy}: recommended. It {_against(summary, judged[chosen], 'current')}, and keeps the limits "
+            f"on waits in the whole training and validation part. {took}",
+            f"Check it on jobs that were held out: gpuyard evaluate {policy} --on JOBS --cluster CLUSTER",
+        ]
+    if unguarded["broken"] and unguarded["name"] != policy:
+        gain = _against(summary, unguarded, "current")
+        lines.append(f"{unguarded['name']}: not recommended: {_price(unguarded)}. It {gain}.")
+    if chosen not in ("current", "heuristic"):
+        heuristic = judged["heuristic"]
+        price = f", which is not recommended: {_price(heuristic)}" if heuristic["broken"] else ""
+        against = _against(summary, judged[chosen], "heuristic")
+        lines.append(f"Against the best fixed heuristic it {against}{price}.")
+    return [*lines, f"Train a network that starts from it: gpuyard train ppo --init-from {directory}"]
 
 
-def _against_reference(summary: Summary, kind: str) -> str:
-    own, usual = (summary["judged"][one]["validation"] for one in (kind, "heuristic"))
-    ratio, jct = (own[name] / usual[name] - 1 for name in ("mean_bounded_slowdown", "mean_jct_s"))
+def _price(judged: Mapping[str, Any]) -> str:
+    """The worst that a policy does to waits."""
+    from gpuyard.evaluate.wording import limit_in_words  # which loads polars
+    from gpuyard.metrics.guards import BrokenLimit
+
+    return limit_in_words(BrokenLimit(**judged["broken"][0]))
+
+
+def _against(summary: Summary, own: Mapping[str, Any], kind: str) -> str:
+    other = summary["judged"][kind]
+    ratio, jct = (
+        own["validation"][name] / other["validation"][name] - 1
+        for name in ("mean_bounded_slowdown", "mean_jct_s")
+    )
     return (
         f"has {100 * ratio:+.0f} % mean bounded slowdown and {100 * jct:+.1f} % mean completion time against "
-        f"{summary['reference']} on validation windows"
+        f"{other['name']} on validation windows"
     )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gpuyard.learn.algorithms.search import Judged, SearchResult
+from gpuyard.learn.rules.search import Judged, SearchResult
 from gpuyard.terminal.search import Summary, search_in_words, search_table
 
 LONG = "power:0.7071067811865476+easy-sjf+express:10800.5:0.123456/consolidate"

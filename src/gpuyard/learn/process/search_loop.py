@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from gpuyard.files import atomic_write
-from gpuyard.learn.algorithms.search import RuleSearch, SearchProgress, SearchResult, jobs_of
+from gpuyard.learn.algorithms.search import jobs_of
 from gpuyard.learn.config import TrainConfig
 from gpuyard.learn.process.checkpoint import Checkpoint
 from gpuyard.learn.process.group import ProcessGroup
 from gpuyard.learn.process.loop import Judged, TrainingLoop
 from gpuyard.learn.rules.cma import Generation
 from gpuyard.learn.rules.config import SearchConfig
+from gpuyard.learn.rules.search import RuleSearch, SearchProgress, SearchResult
 from gpuyard.network.model_file import ModelFile
 from gpuyard.observation.config import EnvConfig, read_settings
 from gpuyard.runs.directory import SUMMARY
@@ -102,7 +103,7 @@ class SearchLoop(TrainingLoop):
         values = {"policy/score": -chosen.validation_loss}
         values |= {f"policy/{metric}": value for metric, value in chosen.validation.items()}
         for one in result.judged.values():
-            if one.name != "rule":
+            if one.name not in ("rule", "recorded"):
                 values[f"{one.name}/score"] = -one.validation_loss
                 values |= {f"{one.name}/{metric}": value for metric, value in one.validation.items()}
         return Judged(-chosen.validation_loss, values, self._model(result))

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from gpuyard.config import Seed
+from gpuyard.config import AUTO, GuardConfig, Seed
 from gpuyard.policies.grammar import LARGEST_EXPONENT, parse_policy
 
 SearchMetric = Literal["mean_bounded_slowdown", "mean_slowdown", "mean_wait_s", "mean_jct_s"]
@@ -14,21 +14,22 @@ Positive = Annotated[float, Field(gt=0, le=1e9)]
 Windows = Annotated[int, Field(ge=1, le=100_000)]
 
 
-class SearchConfig(BaseModel):
+class SearchConfig(GuardConfig):
     """How to search for a rule: what is a good one, on which windows, and how long to look."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     metric: SearchMetric = "mean_bounded_slowdown"
     """What shall be small: the mean over windows of its logarithm."""
+    current: Annotated[str, Field(min_length=1)] = AUTO
+    """What runs today, which limits on waits are counted from: a policy, or auto: what the log recorded,
+    where it has starts, else fifo+easy."""
     max_jct_increase: Share | None = 0.02
-    """Most that the mean completion time may exceed that of the best fixed heuristic, as a share of it; None:
-    no limit."""
+    """Most that the mean completion time may exceed that of the heuristic where it is least, as a share of
+    it; None: no limit."""
     max_p99_wait_increase: Share | None = None
     """The same for the 99th percentile of waits."""
     limits_from: Annotated[str, Field(min_length=1)] | None = None
-    """Policy that limits are counted from; None: the best fixed heuristic on the training windows, which may
-    itself have long completion times."""
+    """Policy that limits on windows are counted from; None: the fixed heuristic with the least mean
+    completion time on the training windows."""
     grid_on: Literal["train", "both"] = "train"
     """Windows that the grid is tried on. ``both``: those of training and of validation, and limits must be
     kept on each, which is safer where one of them has a stretch that hides what the other costs."""
@@ -40,7 +41,9 @@ class SearchConfig(BaseModel):
     validation_windows: Windows = 24
     """Evenly spaced over the next 20 %."""
     jobs_per_window: Annotated[int, Field(ge=2, le=1_000_000)] = 1024
-    """Jobs of each window, from an empty cluster on."""
+    """Jobs of each window."""
+    cold: bool = False
+    """Begin windows with an empty cluster, instead of a busy one."""
 
     exponents: Annotated[tuple[Exponent, ...], Field(min_length=1)] = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
     """Of the order ``power:A``."""
@@ -59,6 +62,22 @@ class SearchConfig(BaseModel):
     """Windows on which everything is tried; each further round takes the best part and 3 times as many."""
     kept_share: Annotated[float, Field(gt=0, le=1)] = 0.25
     """The part that enters the next round."""
+    guarded: Annotated[int, Field(ge=1, le=1000)] = 3
+    """How many of the best policies of the grid are held against the limits on waits, with ageing bounds."""
+    also_guarded: tuple[Annotated[str, Field(min_length=1)], ...] = (
+        "wfp3+easy",
+        "unicep+easy",
+        "wspt+easy",
+        "fifo+easy-sjf",
+    )
+    """Policies that are held against the limits besides, with ageing bounds: in the first two a job's claim
+    grows with its wait."""
+    ages: tuple[Annotated[float, Field(gt=0, le=100)], ...] = (0.1, 0.2, 0.35, 0.5, 0.75)
+    """Ageing bounds that are tried, in longest waits of today: jobs that have waited so long go first."""
+    guard_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Share of the limits on waits that may be used up on the jobs searched on: later ones may be busier."""
+    guard_windows: Windows = 24
+    """Training windows on which policies with ageing bounds are compared."""
     refinements: Annotated[int, Field(ge=0, le=100)] = 4
     """Rounds in which the numbers of the best rule are moved a little, one at a time."""
 
@@ -90,9 +109,9 @@ class SearchConfig(BaseModel):
         if bool(self.express_t0_s) != bool(self.express_k):
             raise ValueError("express_t0_s and express_k go together; give values for both, or none for both")
         parse_policy(f"fifo/{self.placement}")
-        if self.limits_from is not None:
-            parse_policy(self.limits_from)
-        for name in ("exponents", "express_t0_s", "express_k", "backfills"):
+        for name in (*self.also_guarded, *([] if self.limits_from is None else [self.limits_from])):
+            parse_policy(name)
+        for name in ("exponents", "express_t0_s", "express_k", "backfills", "ages"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} has a value twice: {', '.join(map(str, values))}")
