@@ -54,7 +54,9 @@ def simulated(
 ) -> Path:
     """What ``simulate --out`` writes."""
     workload = jobs_with_names() if jobs is None else jobs
-    runs = run_policies(workload, parse_cluster(cluster), policies, config or SimulationConfig())
+    runs = run_policies(
+        workload, parse_cluster(cluster), policies, config or SimulationConfig(estimates="exact")
+    )
     replay_comparison(workload.metadata.name, runs).write(directory)
     return directory
 
@@ -63,6 +65,14 @@ def compared(
     policies: tuple[str, ...] = POLICIES, *, against: str = "fifo+easy", count: int = 1200, **settings: Any
 ) -> Comparison:
     """Policies on 12 windows that do not overlap."""
-    options = {"windows": 12, "jobs_per_window": 100, "part": "all", "usual": False, "threads": 1, **settings}
+    options = {
+        "windows": 12,
+        "jobs_per_window": 100,
+        "part": "all",
+        "cold": True,
+        "whole": False,
+        "threads": 1,
+        **settings,
+    }
     jobs = jobs_with_names(count)
-    return gy.compare(list(policies), jobs, "4x4:v100", against=against, all_heuristics=False, **options)
+    return gy.compare(list(policies), jobs, "4x4:v100", current=against, all_heuristics=False, **options)

@@ -10,6 +10,7 @@ from gpuyard.evaluate.bootstrap import Difference
 from gpuyard.evaluate.findings import findings, tied_with
 from gpuyard.evaluate.wording import PAGE, one_of, reference_role, sentences
 from gpuyard.metrics.classes import is_far_above
+from gpuyard.policies.base import RECORDED
 from gpuyard.report.losers import far_losers
 from gpuyard.report.model import Answer, Standing, Tile
 from gpuyard.report.words import (
@@ -91,6 +92,8 @@ def reference_text(comparison: "Comparison") -> str:
     """What the reference is, in words; empty without one."""
     if comparison.reference is None:
         return ""
+    if comparison.reference == RECORDED:
+        return "what the scheduler of the log did"
     return "the given reference" if comparison.chosen_on == "given" else reference_role(comparison)
 
 

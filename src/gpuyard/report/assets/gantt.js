@@ -83,8 +83,16 @@ class Gantt {
     });
   }
 
+  /** Where zooming keeps time fixed: at the selected job if it is in view, else in the middle. */
+  anchor() {
+    const { view, schedule, selected } = this;
+    if (selected === null) return 0.5;
+    const place = ((schedule.start[selected] + schedule.end[selected]) / 2 - view.from) / (view.to - view.from);
+    return place > 0 && place < 1 ? place : 0.5;
+  }
+
   /** Zoom time around a place (0 is left, 1 right). */
-  zoom(factor, place = 0.5) {
+  zoom(factor, place = this.anchor()) {
     const { view } = this, span = view.to - view.from;
     const next = Math.min(Math.max(span * factor, SHORTEST_VIEW_S), this.last * 1.05);
     const fixed = view.from + span * place;
@@ -145,7 +153,7 @@ class Gantt {
     if (!place) return;
     const { view } = this, { start, end } = this.schedule;
     const span = Math.max(Math.min(view.to - view.from, (end[job] - start[job]) * 6), SHORTEST_VIEW_S, (end[job] - start[job]) * 2);
-    if (start[job] < view.from || end[job] > view.to || (end[job] - start[job]) / (view.to - view.from) < 0.002) {
+    if (start[job] < view.from || end[job] > view.to || (end[job] - start[job]) / (view.to - view.from) < 0.01) {
       view.from = (start[job] + end[job]) / 2 - span / 2;
       view.to = view.from + span;
     }
