@@ -34,9 +34,8 @@ def jobs(*rows: tuple[float, float, int], **columns: list[Any]) -> Workload:
 
 
 def story_of(workload: Workload, job: int, cluster: str, policy: str, **settings: Any) -> JobStory:
-    return explain_job(
-        workload, parse_cluster(cluster), parse_policy(policy), SimulationConfig(**settings), job
-    )
+    config = SimulationConfig(**{"estimates": "exact", **settings})
+    return explain_job(workload, parse_cluster(cluster), parse_policy(policy), config, job)
 
 
 def waits(story: JobStory) -> list[tuple[float, float, str, int | None]]:
@@ -228,7 +227,7 @@ def test_stops_are_named_rightly_after_a_failure_during_a_stop(seed: int, job: i
 )
 def test_waits_cover_the_time_in_the_queue_without_a_gap(policy: str) -> None:
     workload = synthesize(SynthConfig(jobs=60, cluster_gpus=16, load=2.0, seed=2))
-    result = simulate(workload, "2x8", policy)
+    result = simulate(workload, "2x8", policy, SimulationConfig(estimates="exact"))
     start_s = result.schedule.start_us / 1e6
     for job in range(0, 60, 3):
         story = story_of(workload, job, "2x8", policy)
@@ -273,7 +272,7 @@ def test_later_jobs_do_not_change_the_story(policy: str, monkeypatch: pytest.Mon
 
 
 def test_long_waits_are_asked_about_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = simulate(BUSY, "2x8", "sjf+easy")
+    result = simulate(BUSY, "2x8", "sjf+easy", SimulationConfig(estimates="exact"))
     waited = result.schedule.start_us / 1e6 - BUSY.frame["submit_s"].to_numpy()
     job = int(waited.argmax())
     whole = story_of(BUSY, job, "2x8", "sjf+easy")
@@ -316,6 +315,8 @@ def test_moments_are_dates_where_the_log_has_a_clock() -> None:
 
 # --- refusals and the command line
 
+EXACT = ("--estimates", "exact")
+
 
 @pytest.mark.parametrize("job", [-1, 3, 10**9])
 def test_a_row_that_is_not_there_is_refused(job: int) -> None:
@@ -339,7 +340,7 @@ def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_command_prints_the_story_and_the_waits(run: Run) -> None:
-    code, out, err = run("jobs.csv", 2, "--cluster", "1x8", "--policy", "fifo+easy")
+    code, out, err = run("jobs.csv", 2, "--cluster", "1x8", "--policy", "fifo+easy", *EXACT)
     assert (code, err) == (0, "")
     assert "Row 2 asked for 3 GPUs at 2.0 s and started 1 min 48 s later" in out
     assert REASONS["would-delay-head"] in out
@@ -347,7 +348,7 @@ def test_the_command_prints_the_story_and_the_waits(run: Run) -> None:
 
 
 def test_the_command_gives_the_story_as_json(run: Run) -> None:
-    code, out, err = run("jobs.csv", 2, "--cluster", "1x8", "--policy", "fifo+easy", "--json")
+    code, out, err = run("jobs.csv", 2, "--cluster", "1x8", "--policy", "fifo+easy", *EXACT, "--json")
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert (document["job"]["row"], document["policy"], document["start_s"]) == (
