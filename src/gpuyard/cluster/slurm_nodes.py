@@ -13,9 +13,11 @@ from gpuyard.units import plural
 
 COMMANDS = "scontrol show node (also -o or --json), or sinfo -N -o '%N %G %c %m %T'"
 
+SLICE = r"(?:^|[^0-9A-Za-z])\d{1,2}g\.\d{1,3}gb"
+"""How types of GPUs name the slice (MIG) of a GPU that they are: ``a100_3g.20gb``, ``1g.5gb``."""
+
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w*)=(\S*)")
 _GPUS = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?::([^,:()=]+))?[:=](\d{1,6})(?=[,(]|$)")
-_SLICE = re.compile(r"(?:^|[^0-9A-Za-z])\d{1,2}g\.\d{1,3}gb")
 _AWAY = re.compile(r"DOWN|DRAIN|FAIL|FUTURE|MAINT|NOT_RESPONDING", re.IGNORECASE)
 _HEADINGS = {"NODELIST": "name", "HOSTNAMES": "name", "GRES": "gres", "CPUS": "cpus", "MEMORY": "memory",
              "STATE": "state"}  # fmt: skip
@@ -95,7 +97,7 @@ def _kind(node: ListedNode, notes: dict[str, list[str]]) -> tuple[str, int, int 
         return None
     if len({kind for kind, _ in found}) > 1:
         notes.setdefault("GPUs of several types, taken as the most common one", []).append(node.name)
-    if _SLICE.search(node.gres):
+    if re.search(SLICE, node.gres):
         notes.setdefault("slices of GPUs (MIG) count as whole GPUs", []).append(node.name)
     if _AWAY.search(node.state):
         notes.setdefault("down or drained now, and counted", []).append(node.name)

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from os.path import commonpath, relpath
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -210,21 +212,30 @@ def survey_cells(entry: SurveyEntry) -> list[str]:
 
 
 def survey_table(entries: Sequence[SurveyEntry]) -> RenderableType:
-    """Files of jobs with their figures, below them those that are refused, and the other files."""
-    table = plain_table(*SURVEY_COLUMNS, right=range(2, 9))
+    """Files of jobs with their figures; below them notes on them, those that are refused, and other files."""
+    folder = commonpath([str(Path(entry.file).parent) for entry in entries]) if len(entries) > 1 else ""
+    folder = "" if folder == "." else folder
+    names = {entry.file: relpath(entry.file, folder) if folder else entry.file for entry in entries}
+    table = plain_table(*(name.replace(" p50", "\np50") for name in SURVEY_COLUMNS[:-1]), right=range(2, 9))
     for column in table.columns:
         column.no_wrap, column.overflow = False, "fold"
+    table.columns[0].min_width = min(max(map(len, names.values())), 8)
+    notes: list[RenderableType] = []
     refused: list[RenderableType] = []
-    for entry in entries:
-        if entry.figures is not None:
-            table.add_row(*map(Text, survey_cells(entry)))
-        elif entry.format is not None:
-            refused.append(Text.assemble((f"{entry.file} ({entry.format}): ", "bold"), entry.reason or ""))
     others = plain_table("not a workload", "why")
     for entry in entries:
-        if entry.format is None:
-            others.add_row(Text(entry.file), Text(entry.reason or "", style="dim"))
-    blocks: list[list[RenderableType]] = [[table]] if table.rows else []
+        name, *cells, note = survey_cells(entry)
+        heading = (f"{names[name]} ({entry.format}): ", "bold")
+        if entry.figures is not None:
+            table.add_row(*map(Text, (names[name], *cells)))
+            notes += [Text.assemble(heading, note)] if note else []
+        elif entry.format is not None:
+            refused.append(Text.assemble(heading, entry.reason or ""))
+        else:
+            others.add_row(Text(names[name]), Text(entry.reason or "", style="dim"))
+    blocks: list[list[RenderableType]] = [[Text(f"files below {folder}", style="dim")]] if folder else []
+    blocks += [[table]] if table.rows else []
+    blocks += [[Text("notes", style="bold"), *notes]] if notes else []
     blocks += [[Text("refused", style="bold"), *refused]] if refused else []
     blocks += [[others]] if others.rows else []
     return Group(*(part for place, block in enumerate(blocks) for part in ([""] if place else []) + block))

@@ -55,6 +55,7 @@ def import_files(
 ) -> int:
     """Read a trace or accounting log and say what became of every row.
 
+    gpuyard workload list names the formats, docs/formats/index.md their options.
     Warnings say what makes results doubtful: many rows rejected, no GPUs, starts before submits, slices of
     GPUs that count as GPUs.
 

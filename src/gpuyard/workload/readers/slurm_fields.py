@@ -33,9 +33,6 @@ _PER_CPU_FLAG = 2.0**31
 _TYPED_GPU = r"gres/gpu:[^=,]+=\d+"
 _GRES_GPU = r"(?:^|[,/:])gpu(?::[^,():]*)*(?:\(|,|$)"
 
-MIG = r"(?:^|[^0-9A-Za-z])\d{1,2}g\.\d{1,3}gb"
-"""How types of GPUs name the slice of a GPU that they are: ``a100_3g.20gb``, ``1g.5gb``."""
-
 Reading = Callable[[pl.Series], pl.Series]
 
 

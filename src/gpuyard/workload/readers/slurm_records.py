@@ -7,6 +7,7 @@ from typing import Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict, field_validator
 
+from gpuyard.cluster.slurm_nodes import SLICE
 from gpuyard.errors import InputError, setting
 from gpuyard.units import plural
 from gpuyard.workload.importing import ImportLog
@@ -24,7 +25,6 @@ from gpuyard.workload.readers.row_checks import (
 from gpuyard.workload.readers.slurm_arrays import MAX_ARRAY_TASKS, task_ids
 from gpuyard.workload.readers.slurm_fields import (
     MAX_MEMORY_MIB,
-    MIG,
     NO_LIMIT,
     NO_TIME,
     clock_seconds,
@@ -271,7 +271,7 @@ class SlurmRecords:
     def _note_slices(self, rows: pl.DataFrame) -> None:
         """Slices of a GPU (MIG), which Slurm counts as GPUs of a type such as a100_3g.20gb."""
         texts = pl.concat_str(GPU_FIELDS, separator=" ", ignore_nulls=True)
-        self._sliced += int(rows.select(texts.str.contains(MIG).sum()).item() or 0)
+        self._sliced += int(rows.select(texts.str.contains(SLICE).sum()).item() or 0)
         if self._sliced:
             self.log.warn(
                 "mig-slices",
