@@ -199,7 +199,7 @@ def _losers(comparison: Comparison, best: Row) -> Losers | None:
         of=policy.label,
         classes=tuple(
             published.Loser(
-                jobs=class_words(one),
+                jobs=class_words(one.by, one.name),
                 metric=one.metric,
                 value=one.difference.own,
                 reference=one.difference.other,

@@ -117,6 +117,7 @@ def _on_windows(
     progress: StageProgress,
 ) -> Comparison:
     from gpuyard.evaluate import compare
+    from gpuyard.native.information import why_chosen
 
     if on is None:
         raise InputError(
@@ -128,6 +129,8 @@ def _on_windows(
         return compare(policies, on, cluster, simulation, progress=progress.update, **given)
     need_cluster(cluster, on)
     jobs, machines, _ = open_trace(on, cluster)
+    if why := why_chosen(simulation, jobs):
+        print_note(why)
     if not evaluation.draws:
         _check_windows(jobs, evaluation)
     return compare(policies, jobs, machines, simulation, progress=progress.update, **given)

@@ -27,6 +27,10 @@ def report(
             help="Decide by another metric than the evaluation was made with (docs/contract/metrics.md)."
         ),
     ] = None,
+    current: Annotated[
+        str | None,
+        Parameter(help="What runs today, which the others are compared with: one of the policies."),
+    ] = None,
     open: Annotated[bool, Flag, Parameter(help="Open it in the browser.")] = False,
     perfetto: Annotated[
         Path | None,
@@ -51,7 +55,7 @@ def report(
         check_output("--perfetto", perfetto, (".json", ".gz"))
     from gpuyard.report.writing import make_report
 
-    made = make_report(out, directories, metric=metric, perfetto=perfetto, policy=policy)
+    made = make_report(out, directories, metric=metric, current=current, perfetto=perfetto, policy=policy)
     if json:
         print_json(made.document())
     else:

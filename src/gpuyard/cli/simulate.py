@@ -15,7 +15,7 @@ from gpuyard.cli.parameters import (
     Simulation,
     WorkloadText,
 )
-from gpuyard.config import SimulationConfig
+from gpuyard.config import AUTO, SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.registry import lookup
 from gpuyard.terminal.console import show_progress
@@ -55,13 +55,13 @@ def simulate(
             "(default: fifo)",
         ),
     ] = None,
-    recorded: Annotated[
-        bool,
+    current: Annotated[
+        str,
         Parameter(
-            negative="--no-recorded",
-            help="Begin with what your scheduler did, if the log has recorded starts for half of its jobs.",
+            help="What runs today, which the others are compared with: a policy; auto: what your scheduler "
+            "did, if the log has recorded starts, else the first policy; none: the first policy."
         ),
-    ] = True,
+    ] = AUTO,
     metric: Annotated[
         list[str] | None,
         Parameter(negative=(), help="Show this metric (docs/contract/metrics.md); repeat it for more."),
@@ -91,6 +91,7 @@ def simulate(
     """
     from gpuyard.evaluate.replay import replay_comparison, replay_document
     from gpuyard.metrics.tariff import parse_tariff
+    from gpuyard.native.information import why_chosen
 
     chosen = _check_metrics(metric or ())
     if csv and out is None:
@@ -103,8 +104,10 @@ def simulate(
     if by is not None:
         _check_classes(jobs, by)
     past = None if history is None else open_trace(str(history), None)[0]
-    options: dict[str, Any] = {"price_per_kwh": price, "history": past, "recorded": recorded}
+    options: dict[str, Any] = {"price_per_kwh": price, "history": past, "current": current}
     runs = replayed(jobs, machines, policy or ["fifo"], simulation, **options)  # type: ignore[arg-type]
+    if why := why_chosen(simulation, jobs):
+        print_note(why)
     for note in (note for run in runs for note in run.result.notes):
         print_note(note)
     if out is not None:
@@ -134,7 +137,7 @@ def replayed(
     policies: Sequence[str],
     config: SimulationConfig,
     *,
-    recorded: bool = True,
+    current: str = AUTO,
     **options: Any,
 ) -> "list[PolicyRun]":
     """Simulate each policy on the same jobs, with progress; ``options`` are those of ``run_policies``.
@@ -142,12 +145,12 @@ def replayed(
     Raises:
         InputError: before anything is simulated if a policy's name or a combination is wrong.
     """
-    from gpuyard.evaluate.replay import find_contenders, run_policies, with_recorded
+    from gpuyard.evaluate.replay import NONE, find_contenders, run_policies, with_current
 
     contenders = find_contenders(policies)
-    contenders = with_recorded(contenders, workload) if recorded else contenders
+    contenders = with_current(contenders, workload, current)
     with show_progress(len(workload), len(contenders)) as progress:
-        options = {**options, "start_run": progress.start_run, "recorded": False}
+        options = {**options, "start_run": progress.start_run, "current": NONE}
         return run_policies(workload, cluster, contenders, config, **options)
 
 

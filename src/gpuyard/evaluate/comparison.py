@@ -11,7 +11,7 @@ import polars as pl
 from gpuyard.config import GuardConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import Difference, Floats, paired_difference
-from gpuyard.evaluate.setting import PolicyEntry, Setting, has_direction, lower_is_better, offset_of
+from gpuyard.evaluate.setting import PolicyEntry, Role, Setting, has_direction, lower_is_better, offset_of
 from gpuyard.metrics.classes import LOSING
 from gpuyard.metrics.guards import BrokenLimit, broken_limits
 from gpuyard.policies.grammar import parse_policy
@@ -253,6 +253,26 @@ class Comparison:
             for entry in self.policies
         )
         return replace(self, setting=setting, policies=policies, hindsight=None, evaluated_by=evaluated_by)
+
+    def with_current(self, policy: str) -> "Comparison":
+        """The same policies on the same windows, compared with another of them.
+
+        Args:
+            policy: The name or label of one that is shown.
+
+        Raises:
+            InputError: if it was not compared, or has no row.
+        """
+        name = self.policy(policy).name
+        if not self.policy(name).is_shown:
+            raise InputError(
+                f"policy {name} was run for few metrics only; evaluate it by name to compare with it"
+            )
+        roles: dict[str, Role] = {name: "reference"}
+        if self.reference is not None and self.reference != name:
+            roles[self.reference] = "given"
+        policies = tuple(replace(one, role=roles.get(one.name, one.role)) for one in self.policies)
+        return replace(self, reference=name, chosen_on="given", policies=policies)
 
     def _all_know(self, metric: str) -> bool:
         return all(self.knows(entry.name, metric) for entry in self.shown)

@@ -8,7 +8,7 @@ import polars as pl
 
 import gpuyard
 from gpuyard.cluster.model import Cluster
-from gpuyard.config import SimulationConfig
+from gpuyard.config import AUTO, SimulationConfig
 from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.contenders import Contender, contender_of, with_labels
 from gpuyard.evaluate.setting import PolicyEntry, Setting, fingerprint_of
@@ -18,7 +18,6 @@ from gpuyard.metrics.classes import class_labels, common_users, several_classes
 from gpuyard.metrics.tariff import parse_tariff
 from gpuyard.policies.base import RECORDED
 from gpuyard.simulation.find import find_policy
-from gpuyard.simulation.recorded import RecordedPolicy
 from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.workload import Workload
 from gpuyard.workload.importing import ImportReport
@@ -27,6 +26,8 @@ from gpuyard.workload.shaping.derive import has_dates
 
 METRIC = "mean_bounded_slowdown"
 """What decides which policy is best: users feel how long they wait in terms of how long they run."""
+NONE = "none"
+"""``current``: nothing runs today that is compared with."""
 WINDOW = 0
 """The name of the one window: the first row."""
 StartRun = Callable[[str], Callable[[int], None]]
@@ -65,7 +66,7 @@ class PolicyRun:
 
 
 def find_contenders(policies: Sequence[str]) -> list[Contender]:
-    """Policies by name, each once; the first is the reference of the others (but see ``with_recorded``).
+    """Policies by name, each once; the first is the reference of the others (but see ``with_current``).
 
     Raises:
         InputError: for a name that is unknown.
@@ -77,14 +78,23 @@ def find_contenders(policies: Sequence[str]) -> list[Contender]:
     return with_labels(list(found.values()))
 
 
-def with_recorded(contenders: Sequence[Contender], workload: Workload) -> list[Contender]:
-    """The same policies behind ``recorded``, what the cluster's own scheduler did, as their reference.
+def with_current(contenders: Sequence[Contender], workload: Workload, current: str = AUTO) -> list[Contender]:
+    """The same policies behind what runs today, as their reference.
 
-    Unchanged if it is among them, or if the log has recorded starts for fewer than half of its jobs.
+    Args:
+        contenders: The policies.
+        workload: The jobs.
+        current: What runs today: a policy, ``none``: the first of the policies, or ``auto``: what the log
+            recorded, if it has starts for half of its jobs, else the first.
+
+    Raises:
+        InputError: for a name that is unknown.
     """
-    if not has_recorded(workload) or any(one.name == RECORDED for one in contenders):
+    if current == NONE or (current == AUTO and not has_recorded(workload)):
         return list(contenders)
-    return [contender_of(RecordedPolicy(), "reference"), *(one.in_role("given") for one in contenders)]
+    first = contender_of(find_policy(RECORDED if current == AUTO else current), "reference")
+    others = [one.in_role("given") for one in contenders if one.name != first.name]
+    return with_labels([first, *others])
 
 
 def run_policies(
@@ -96,7 +106,7 @@ def run_policies(
     price_per_kwh: Price | None = None,
     history: Workload | None = None,
     start_run: StartRun | None = None,
-    recorded: bool = True,
+    current: str = AUTO,
 ) -> list[PolicyRun]:
     """Simulate each policy on the same jobs. A policy named twice runs once.
 
@@ -108,7 +118,7 @@ def run_policies(
         price_per_kwh: Price of energy, or a tariff.
         history: Jobs that had finished before, for predictions.
         start_run: Told which policy runs next.
-        recorded: Begin with what really happened, if the log says so (``with_recorded``).
+        current: What runs today, which comes first (``with_current``).
 
     Raises:
         InputError: before anything is simulated if a policy's name, the price or a combination is wrong.
@@ -117,7 +127,7 @@ def run_policies(
     price = None if tariff is None else tariff.document
     names = [one for one in policies if isinstance(one, str)]
     contenders = [*find_contenders(names), *(one for one in policies if isinstance(one, Contender))]
-    contenders = with_recorded(contenders, workload) if recorded else contenders
+    contenders = with_current(contenders, workload, current)
     for one in contenders:
         one.policy.check_supported(workload, cluster, config)
     runs = []

@@ -129,15 +129,15 @@ def where_chosen(comparison: Comparison) -> str:
     return f"{where} by {metric_label(comparison.evaluated_by)}" if comparison.evaluated_by else where
 
 
-def class_words(loser: Loser) -> str:
+def class_words(by: str, name: str) -> str:
     """A class of jobs in words: ``jobs of 9-16 GPUs``."""
-    words = CLASS_WORDS[loser.by].format(loser.name or "(none)")
-    return words.removesuffix("s") if (loser.by, loser.name) == ("gpus", "1") else words
+    words = CLASS_WORDS[by].format(name or "(none)")
+    return words.removesuffix("s") if (by, name) == ("gpus", "1") else words
 
 
 def limit_in_words(broken: BrokenLimit) -> str:
     """``jobs of 5-8 GPUs would wait 144 d (99th percentile), 6 d 3 h today``."""
-    who = "jobs" if broken.by == ALL else CLASS_WORDS[broken.by].format(broken.name or "(none)")
+    who = "jobs" if broken.by == ALL else class_words(broken.by, broken.name)
     which = "99th percentile" if broken.metric == "p99_wait_s" else "at most"
     own, today = (metric_text(broken.metric, one) for one in (broken.own, broken.other))
     return f"{who} would wait {own} ({which}), {today} today"
@@ -394,7 +394,7 @@ class _Words:
     def _loser(self, one: Loser) -> str:
         own, other = (metric_text(one.metric, each) for each in (one.difference.own, one.difference.other))
         rise = self._notation.change(one.difference.ratio)
-        return f"{class_words(one)} ({metric_label(one.metric)} {own} against {other}, {rise})"
+        return f"{class_words(one.by, one.name)} ({metric_label(one.metric)} {own} against {other}, {rise})"
 
 
 _SENTENCES: Mapping[str, Callable[[_Words, Finding], str]] = {

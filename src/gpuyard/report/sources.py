@@ -16,7 +16,11 @@ EXPECTED = "give a directory that gpuyard evaluate or gpuyard simulate --out has
 
 
 def read_sources(
-    sources: Sequence[str | Path | Comparison], runs: Sequence[Path] = (), *, metric: str | None = None
+    sources: Sequence[str | Path | Comparison],
+    runs: Sequence[Path] = (),
+    *,
+    metric: str | None = None,
+    current: str | None = None,
 ) -> tuple[Report, list[Run]]:
     """Everything that a report shows.
 
@@ -24,6 +28,7 @@ def read_sources(
         sources: Comparisons and directories, as in ``write_report``.
         runs: More directories of training runs.
         metric: What decides; None: what the evaluation was made with.
+        current: What runs today, which the others are compared with; None: as the evaluation says.
 
     Raises:
         InputError: if there is nothing to compare, what there is cannot be compared with each other, or an
@@ -48,7 +53,8 @@ def read_sources(
         raise _no_results(training)
     read = [name for name in names if not name.startswith("comparison ")]
     merged = merge(comparisons, names)
-    report = evaluation_report(merged.by_metric(metric) if metric is not None else merged, read)
+    merged = merged if metric is None else merged.by_metric(metric)
+    report = evaluation_report(merged if current is None else merged.with_current(current), read)
     return report, training_runs(training, report.training)
 
 

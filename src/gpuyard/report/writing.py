@@ -72,6 +72,7 @@ def make_report(
     directories: Sequence[Path],
     *,
     metric: str | None = None,
+    current: str | None = None,
     perfetto: Path | None = None,
     policy: str | None = None,
 ) -> MadeReport:
@@ -81,6 +82,7 @@ def make_report(
         out: The page.
         directories: As in ``write_report``.
         metric: What decides; None: what the evaluation was made with.
+        current: What runs today, which the others are compared with; None: as the evaluation says.
         perfetto: Where to write a schedule as a trace.
         policy: Whose; None: that of the policy which the answer is about.
 
@@ -91,7 +93,7 @@ def make_report(
         raise InputError(f"{setting('policy')} says whose schedule {setting('perfetto')} writes; give both")
     if perfetto is not None and perfetto.resolve() == out.resolve():
         raise InputError(f"{setting('perfetto', perfetto)}: is the page itself; give another name")
-    report, runs = read_sources(as_paths(directories), metric=metric)
+    report, runs = read_sources(as_paths(directories), metric=metric, current=current)
     text = page(report, runs)
     traced = None if perfetto is None else write_perfetto(perfetto, report, policy)
     with atomic_write(out) as temporary:
