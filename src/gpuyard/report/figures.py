@@ -75,6 +75,12 @@ def axis(label: str, unit: str, scale: str = "linear", **bounds: float) -> dict[
     return {"label": label, "unit": unit, "scale": scale, **bounds}
 
 
+def time_axis(epoch_s: float | None, low: float, high: float) -> dict[str, Any]:
+    """An axis of moments: dates if it is known what the log's clock showed at 0, else times since then."""
+    label = "time since the first submit" if epoch_s is None else "time (UTC)"
+    return {**axis(label, "moment", low=low, high=high), "epoch": epoch_s}
+
+
 def rounded(values: Iterable[float], digits: int = 5) -> list[float | None]:
     """Numbers with so many digits, which is more than a screen shows; null for what is not finite."""
     return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in values]
@@ -204,12 +210,7 @@ def time_charts(report: Report, palette: Palette) -> list[Chart]:
         key = {**palette.key(name), "x": middles}
         waiting.append({**key, "y": rounded(in_queue, 4)})
         busy.append({**key, "y": rounded(held, 4)})
-    dated = report.epoch_s is not None
-    time = {
-        **axis("time (UTC)" if dated else "time since the first submit", "moment"),
-        "epoch": report.epoch_s,
-    }
-    time |= {"low": begin, "high": float(edges[-1])}
+    time = time_axis(report.epoch_s, begin, float(edges[-1]))
     hidden = _in_the_background(report, palette, list(frames))
     note = report.part_text
     charts = [

@@ -4,14 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.cluster.model import parse_cluster
 from gpuyard.report.document import page
 from gpuyard.report.figures import Palette, time_charts
 from gpuyard.report.losers import Shift, extremes, far_losers
 from gpuyard.report.model import Report
+from gpuyard.report.pages.workload import card_page
 from gpuyard.report.schedules.gantt import gantt_data
 from gpuyard.report.sources import read_sources
 from gpuyard.workload import SynthConfig, Workload, make_workload, synthesize
-from support.report_cases import simulated
+from gpuyard.workload.auditing.audit import audit
+from gpuyard.workload.auditing.demand import demand_series
+from support.report_cases import jobs_with_names, simulated
 
 EPOCH_S = 1482356580.0  # 2016-12-21 21:43
 MANY = ("fifo+easy", "sjf+greedy", "saf+greedy", "lifo+greedy", "largest+easy")
@@ -89,3 +93,11 @@ def test_of_many_policies_over_time_two_show_at_first(report: Report, tmp_path: 
     assert sorted(shown) == sorted([report.label(report.subject), "fifo+easy"])
     few = read_sources([simulated(tmp_path / "results", MANY[:3])])[0]
     assert time_charts(few, Palette.of(few))[0]["hidden"] == []
+
+
+def test_cards_of_workloads_show_dates_too() -> None:
+    dated = demand_series(busy_jobs(), 32)
+    assert dated.epoch_s == EPOCH_S
+    assert demand_series(jobs_with_names(), 16).epoch_s is None
+    text = card_page(audit(busy_jobs(), parse_cluster("4x8")))
+    assert '"label":"time (UTC)","unit":"moment"' in text

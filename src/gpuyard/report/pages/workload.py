@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.report import layout
-from gpuyard.report.figures import Chart, axis, rounded
+from gpuyard.report.figures import Chart, axis, rounded, time_axis
 from gpuyard.report.frame import PageMaker
 from gpuyard.units import duration, number, plural
 from gpuyard.workload.auditing.fidelity import FidelityCard, FidelityFinding, card_facts
@@ -62,13 +62,14 @@ def _finding(finding: FidelityFinding) -> str:
 
 
 def _facts(summary: Mapping[str, Any]) -> dict[str, str]:
+    statuses = ", ".join(f"{status} {count:,}" for status, count in summary["statuses"].items())
     facts = {
         "jobs": f"{summary['jobs']:,}",
         "span": duration(summary["span_s"]),
         "users": f"{summary['users']:,}",
         "groups": f"{summary['groups']:,}",
         "GPU hours": number(summary["gpu_hours"]),
-        "ended as": ", ".join(f"{status} {count:,}" for status, count in summary["statuses"].items()),
+        "ended in the log as": statuses,
     }
     if summary["load"] is not None:
         facts[f"load on {summary['cluster']}"] = f"{summary['load']:.3f}"
@@ -125,8 +126,7 @@ def _duration_charts(durations: Mapping[str, Any]) -> list[Chart]:
 
 def _demand_charts(demand: Mapping[str, Any]) -> list[Chart]:
     count, step_s = len(demand["jobs"]), demand["step_s"]
-    unit_s, unit = (86400.0, "days") if count * step_s > 3 * 86400 else (3600.0, "hours")
-    places = rounded((index * step_s / unit_s for index in range(count + 1)), 7)
+    places = [index * step_s for index in range(count + 1)]
     named = _STEP_NAMES.get(step_s, duration(step_s))
     of_cluster = demand["gpus"] is not None
     in_system, submitted = _held(demand["in_system"]), _held(demand["submitted"])
@@ -138,7 +138,7 @@ def _demand_charts(demand: Mapping[str, Any]) -> list[Chart]:
         "kind": "lines",
         "tells": "maximum",
         "steps": True,
-        "x": axis(f"{unit} since the first submit", "1", low=0.0, high=count * step_s / unit_s),
+        "x": time_axis(demand["epoch_s"], 0.0, count * step_s),
     }
     return [
         {

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from gpuyard.workload.schema import Workload
-from gpuyard.workload.shaping.derive import gpu_seconds_of, sizes_of, span_of
+from gpuyard.workload.shaping.derive import gpu_seconds_of, has_dates, sizes_of, span_of
 
 STEPS_S = (60.0, 600.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0, 28 * 86400.0)
 MOST_STEPS = 200
@@ -30,6 +30,8 @@ class DemandSeries(BaseModel):
     """GPU time of the jobs submitted in a step, over the step's length."""
     in_system: tuple[float, ...]
     """Mean GPUs busy in a step if every job started at its submit."""
+    epoch_s: float | None = None
+    """What the log's clock (UTC, since 1970) showed at the first submit; None without dates."""
 
 
 class Oversubscription(BaseModel):
@@ -61,6 +63,7 @@ def demand_series(workload: Workload, gpus: int | None = None) -> DemandSeries:
         jobs=tuple(jobs.tolist()),
         submitted=tuple(submitted.tolist()),
         in_system=tuple(np.maximum(in_system, 0.0).tolist()),
+        epoch_s=workload.metadata.epoch_s if has_dates(workload) else None,
     )
 
 
