@@ -8,6 +8,7 @@ import polars as pl
 
 from gpuyard.env import SchedulingVectorEnv
 from gpuyard.evaluate import Comparison, PolicyEntry, Setting
+from gpuyard.evaluate.comparison import WholeReplay
 from gpuyard.evaluate.tables import CLASS_SCHEMA, window_frame, window_row
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.model_file import ModelFile, write_model
@@ -49,7 +50,11 @@ def written(directory: Path, model: ModelFile, name: str = "learned") -> str:
 
 
 def comparison_of(
-    values: dict[str, list[float]], *, classes: list[dict[str, Any]] | None = None, **setting: Any
+    values: dict[str, list[float]],
+    *,
+    classes: list[dict[str, Any]] | None = None,
+    whole: WholeReplay | None = None,
+    **setting: Any,
 ) -> Comparison:
     """A comparison with made-up slowdowns; the first policy is the reference, the others were given."""
     count = len(next(iter(values.values())))
@@ -58,7 +63,7 @@ def comparison_of(
         "jobs": 1000,
         "fingerprint": "",
         "cluster": {},
-        "information": {"estimates": "exact"},
+        "information": {"estimates": "requested"},
         "part": "test",
         "kind": "windows",
         "windows": tuple(range(0, 100 * count, 100)),
@@ -67,6 +72,7 @@ def comparison_of(
         "disjoint": float(count),
         "metric": "mean_bounded_slowdown",
         "lower_is_better": True,
+        "margins": (50, 20),
     } | setting
     names = list(values)
     entries = tuple(
@@ -79,4 +85,13 @@ def comparison_of(
         for window, value in zip(fields["windows"], values[name], strict=True)
     ]
     found = pl.DataFrame(classes or [], schema=CLASS_SCHEMA)
-    return Comparison(Setting(**fields), entries, names[0], "given", None, window_frame(rows), found)
+    return Comparison(
+        Setting(**fields), entries, names[0], "given", None, window_frame(rows), found, whole=whole
+    )
+
+
+def whole_of(rows: dict[str, dict[str, float]], classes: list[dict[str, Any]] | None = None) -> WholeReplay:
+    """A replay of the whole part with made-up metrics by policy."""
+    metrics = window_frame([window_row(name, 0, values) for name, values in rows.items()]).drop("window")
+    schema = {name: dtype for name, dtype in CLASS_SCHEMA.items() if name != "window"}
+    return WholeReplay(metrics, pl.DataFrame(classes or [], schema=schema), window_frame([]))

@@ -23,6 +23,7 @@ NASTY = (
     "=1+1",
     "$title &amp; 'single'",
 )
+EXACT = SimulationConfig(estimates="exact")
 POLICIES = ("fifo", "sjf+easy", "wspt+easy")
 
 
@@ -54,25 +55,17 @@ def simulated(
 ) -> Path:
     """What ``simulate --out`` writes."""
     workload = jobs_with_names() if jobs is None else jobs
-    runs = run_policies(
-        workload, parse_cluster(cluster), policies, config or SimulationConfig(estimates="exact")
-    )
+    runs = run_policies(workload, parse_cluster(cluster), policies, config or EXACT)
     replay_comparison(workload.metadata.name, runs).write(directory)
     return directory
 
 
 def compared(
-    policies: tuple[str, ...] = POLICIES, *, against: str = "fifo+easy", count: int = 1200, **settings: Any
+    policies: tuple[str, ...] = POLICIES, *, current: str = "fifo+easy", count: int = 1200, **settings: Any
 ) -> Comparison:
-    """Policies on 12 windows that do not overlap."""
-    options = {
-        "windows": 12,
-        "jobs_per_window": 100,
-        "part": "all",
-        "cold": True,
-        "whole": False,
-        "threads": 1,
-        **settings,
-    }
+    """Policies on 12 windows that do not overlap, each from an empty cluster."""
+    config = settings.pop("config", None) or EXACT
+    options = {"windows": 12, "jobs_per_window": 100, "part": "all", "threads": 1, **settings}
     jobs = jobs_with_names(count)
-    return gy.compare(list(policies), jobs, "4x4:v100", current=against, all_heuristics=False, **options)
+    options = {"cold": True, "whole": False, "current": current, **options}
+    return gy.compare(list(policies), jobs, "4x4:v100", config, **options)

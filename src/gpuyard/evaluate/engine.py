@@ -195,6 +195,18 @@ def ranked_by(figures: Figures, of: Setting) -> Figures:
     return {name: known[name] for name in sorted(known, key=level)}
 
 
+def _check_known(of: Setting, outcomes: Outcomes) -> None:
+    """Refuse a metric that no policy has a value of.
+
+    Raises:
+        InputError: saying what to do.
+    """
+    if any(row.get(of.metric) is not None for row in outcomes.rows):
+        return
+    alone = "" if of.is_cold else f", or with {setting('cold', True)} if a stretch of a run does not have it"
+    raise InputError(f"metric {of.metric} is not known here; compare by another{alone}")
+
+
 def _put_together(
     source: Source,
     shown: Sequence[Contender],
@@ -203,6 +215,7 @@ def _put_together(
     choice: Choice,
 ) -> Comparison:
     outcomes = source.run(shown, "policies")
+    _check_known(source.setting, outcomes)
     rows = [
         window_row(one.name, window, {name: column[i] for name, column in figures[one.name].items()})
         for one in others

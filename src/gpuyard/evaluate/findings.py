@@ -163,10 +163,10 @@ def advice(comparison: Comparison, policy: str) -> Advice:
     difference, whole = comparison.difference(policy), comparison.in_whole(policy)
     if difference.verdict in ("better", "worse") and whole is not None and _disagree(difference, whole):
         return "disagrees"
+    if difference.ratio != 0.0 and (setting.has_weak_intervals or difference.verdict == "one run"):
+        return "unclear"
     if difference.verdict != "better":
         return "worse" if difference.verdict == "worse" else "no gain"
-    if setting.has_weak_intervals:
-        return "unclear"
     if comparison.broken_limits(policy):
         return "limits"
     return "unknowable" if setting.knows_the_future else "recommended"

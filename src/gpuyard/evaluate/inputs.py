@@ -32,7 +32,7 @@ def compare(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Compare policies on windows that nothing was chosen by, against the best fixed heuristic.
+    """Compare policies on windows that nothing was chosen by, against what runs today.
 
     Args:
         policies: Names such as ``sjf+easy``, run directories or model files; a single name is one policy.
@@ -42,7 +42,7 @@ def compare(
             workload.
         config: Settings of the simulation, ``estimates`` among them, the same for all policies.
         progress: Told what is being done, how much of it is done, and of how much.
-        settings: Fields of ``EvaluationConfig``, such as ``windows=20`` or ``against="sjf+easy"``. With
+        settings: Fields of ``EvaluationConfig``, such as ``windows=20`` or ``current="sjf+easy"``. With
             ``draws`` the windows are fresh draws: of the generator, or like the compared part of the jobs.
 
     Raises:

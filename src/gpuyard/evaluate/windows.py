@@ -14,8 +14,8 @@ from gpuyard.evaluate.setting import Setting, fingerprint_of, lower_is_better
 from gpuyard.evaluate.window_source import MOST_JOBS_FOR_SLOWER, WindowSource
 from gpuyard.native.information import informed
 from gpuyard.network.policy import LearnedPolicy
-from gpuyard.policies.family import SLOWER_BACKFILLS
-from gpuyard.policies.grammar import PolicySpec, parse_policy
+from gpuyard.policies.family import SLOWER_BACKFILLS, can_run
+from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec, parse_policy
 from gpuyard.simulation.busy import BusyTest, find_margins
 from gpuyard.simulation.find import current_policy
 from gpuyard.simulation.windows import (
@@ -40,6 +40,7 @@ TRAIN_SHARE = 2 / 3
 """Of the windows on which heuristics are chosen."""
 TESTED_BY = ("fifo+easy", "sjf+easy")
 """For these policies, and what runs today, the test of two starts must agree."""
+OPTIMISED = "milp"
 LONG_DRAW = 40
 """Windows of the draw on which margins of draws are found."""
 
@@ -71,7 +72,7 @@ def evaluate_windows(
     lower_is_better(config.metric)
     given, placement = find_contenders(policies, config.placement, any_placement=config.any_placement)
     cutter = WindowCutter(workload, cluster, simulation, placement)
-    current = current_policy(workload, config.current)
+    current = current_policy(workload, config.current, _runs(cutter.jobs, cluster, simulation, placement))
     size = config.jobs_per_window
     tested = None
     if size is not None and not config.cold:
@@ -115,6 +116,12 @@ def evaluate_windows(
     return source.compare(given, current)
 
 
+def _runs(
+    jobs: Workload, cluster: Cluster, simulation: SimulationConfig, placement: str
+) -> Callable[[PolicySpec], bool]:
+    return lambda spec: can_run(jobs, cluster, replace(spec, placement=placement), simulation)
+
+
 def _not_tried(config: EvaluationConfig, jobs: int) -> tuple[str, ...]:
     """Backfills that the family of heuristics goes without, on windows of so many jobs in all."""
     return SLOWER_BACKFILLS if config.all_heuristics and jobs > MOST_JOBS_FOR_SLOWER else ()
@@ -134,25 +141,34 @@ def _busy(
     jobs: int,
     placement: str,
 ) -> BusyTest:
-    names = dict.fromkeys((*TESTED_BY, current) if simulation.estimates != "none" else ("fifo+greedy",))
-    policies = []
-    for name in names:
-        try:
-            spec = parse_policy(name)
-        except InputError:  # a model, or what the log recorded
-            continue
-        policies.append(replace(spec, placement=placement))
+    # Placements by an optimiser take too long to be tried so often, and hardly change how full a cluster is.
+    where = DEFAULT_PLACEMENT if placement == OPTIMISED else placement
+    names = (*TESTED_BY, current) if simulation.estimates != "none" else ()
+    policies = [
+        spec
+        for name in dict.fromkeys(names)
+        if (spec := _native(name, where)) is not None and can_run(cutter.jobs, cluster, spec, simulation)
+    ]
     return find_margins(
         cutter,
         cluster,
         simulation,
         part,
-        [spec for spec in policies if not (spec.is_optimised or spec.preempts)],
+        policies or [PolicySpec("fifo", "greedy", placement=where)],
         jobs=jobs,
-        placement=placement,
+        placement=where,
         metric=config.metric,
         threads=config.threads,
     )
+
+
+def _native(name: str, placement: str) -> PolicySpec | None:
+    """A policy that windows are run with by the thousand; None of a model or what the log recorded."""
+    try:
+        spec = replace(parse_policy(name), placement=placement)
+    except InputError:
+        return None
+    return None if spec.preempts else spec
 
 
 def _choosing(
@@ -194,9 +210,9 @@ def evaluate_draws(
         generator = generator.model_copy(update={"jobs": config.jobs_per_window})
     given, placement = find_contenders(policies, config.placement, any_placement=config.any_placement)
     first = TEST_DRAWS if config.first_draw is None else config.first_draw
-    current = current_policy(None, config.current)
     some = generator.model_copy(update={"seed": first}).generate().workload
     known = informed(asked, some)
+    current = current_policy(None, config.current, _runs(some, cluster, known, placement))
     tested = None
     if not config.cold and generator.is_steady:
         tested = _busy_draws(generator, cluster, known, current, config, placement)

@@ -123,7 +123,7 @@ def where_chosen(comparison: Comparison) -> str:
     setting, these = comparison.setting, _these(comparison.setting)
     where = f"earlier {these}" if setting.part == "test" else f"{these} of another part"
     if setting.kind == "episodes":
-        where = f"validation {these}"
+        where = f"{these} of the train part" if setting.part == "validation" else f"validation {these}"
     if setting.kind == "draws":
         where = "other draws"
     return f"{where} by {metric_label(comparison.evaluated_by)}" if comparison.evaluated_by else where
@@ -290,8 +290,8 @@ class _Words:
     def starts(self, found: Finding) -> str:
         numbers = found.numbers
         text = (
-            f"Windows begin on a busy cluster: {numbers['before']:,} jobs run before each under the same "
-            f"policy and {numbers['after']:,} arrive after it; neither count."
+            f"Compared on {_where(self._setting)}. They begin on a busy cluster: {numbers['before']:,} jobs "
+            f"run before each under the same policy and {numbers['after']:,} arrive after it; neither count."
         )
         if numbers.get("agrees", True):
             return text
@@ -310,8 +310,8 @@ class _Words:
 
     def cold(self, found: Finding) -> str:
         return (
-            "Windows begin with an empty cluster and end by draining it, as was asked for: on a running "
-            "cluster waits are longer."
+            f"Compared on {_where(self._setting)}. They begin with an empty cluster and end by draining it, "
+            "as was asked for: on a running cluster waits are longer."
         )
 
     def hindsight(self, found: Finding) -> str:

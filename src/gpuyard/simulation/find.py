@@ -1,6 +1,7 @@
 """Policies by name: heuristics by their grammar, learned ones by path or name of a model, ``recorded``."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ from gpuyard.workload.recorded import has_recorded
 
 if TYPE_CHECKING:
     from gpuyard.workload import Workload
+
+SIMPLER_CURRENT = ("fifo+greedy", "fifo+strict")
+"""What is taken to run today where reservations cannot be kept, such as where running jobs are moved."""
 
 
 def find_policy(text: str) -> PolicySpec | ReplayingPolicy:
@@ -56,13 +60,19 @@ def _learned(text: str) -> ReplayingPolicy:
     return LearnedPolicy.open(text)
 
 
-def current_policy(workload: "Workload | None", asked: str) -> str:
+def current_policy(
+    workload: "Workload | None", asked: str, runs: Callable[[PolicySpec], bool] | None = None
+) -> str:
     """What runs today: as asked for, or what the log recorded, or what is usual.
 
     Args:
         workload: The jobs; None: they are drawn, and nothing is recorded.
         asked: A policy's name, or ``auto``.
+        runs: Whether a heuristic can run with these settings; None: all can.
     """
     if asked != AUTO:
         return asked
-    return RECORDED if workload is not None and has_recorded(workload) else USUAL_CURRENT
+    if workload is not None and has_recorded(workload):
+        return RECORDED
+    names = (USUAL_CURRENT, *SIMPLER_CURRENT)
+    return next((name for name in names if runs is None or runs(parse_policy(name))), USUAL_CURRENT)

@@ -17,7 +17,11 @@ from gpuyard.workload import write_workload
 from support.evaluation_cases import CLUSTER, comparison_of, like_its_base, some_jobs, written
 
 BURSTY = {"preset": "bursty-8gpu", "generator": {"preset": "bursty-8gpu", "jobs": 12}}
-FARM = {"id": "gpuyard/SelectHost-v0", "generator": {"preset": "host-farm", "jobs": 25, "hosts": [6, 6]}}
+FARM = {
+    "id": "gpuyard/SelectHost-v0",
+    "estimates": "exact",
+    "generator": {"preset": "host-farm", "jobs": 25, "hosts": [6, 6]},
+}
 
 
 def test_returns_are_those_of_the_environment_and_heuristics_are_all_tried() -> None:
@@ -100,7 +104,7 @@ def test_policies_that_act_otherwise_are_refused(
         (["fifo+easy/spread"], {}, "leave the placement out"),
         (["srtf"], {}, "stops running jobs"),
         (["sjf"], {"metric": "returns"}, "unknown metric 'returns'; did you mean 'return'"),
-        (["sjf"], {"against": "nonsense"}, "unknown order"),
+        (["sjf"], {"current": "nonsense"}, "unknown order"),
     ],
 )
 def test_what_cannot_act_is_refused(policies: list[str], settings: dict[str, Any], message: str) -> None:
@@ -145,7 +149,7 @@ def test_a_search_is_compared_in_the_environment_of_its_model_by_its_own_metric(
     """The settings of a search name only jobs; its model says how the rule acts on them."""
     jobs = tmp_path / "jobs.csv"
     write_workload(some_jobs(), jobs)
-    base = {"base_policy": "sjf+easy", "jobs_per_episode": 30}
+    base = {"base_policy": "sjf+easy", "jobs_per_episode": 30, "estimates": "exact"}
     environment = {"id": "gpuyard/SelectJob-v0", "workload": str(jobs), "cluster": CLUSTER, **base}
     training = {
         "algorithm": "search",
@@ -158,8 +162,8 @@ def test_a_search_is_compared_in_the_environment_of_its_model_by_its_own_metric(
         f'algorithm = "search"\n[environment]\nworkload = "{jobs}"\n[search]\nmetric = "mean_wait_s"\n'
     )
     model = written(run, replace(like_its_base(**base), training=training), "best")
-    settings: dict[str, Any] = {"count": 4, "against": "sjf+easy", "all_heuristics": False}
-    found = evaluate_run(run, **settings)
+    settings: dict[str, Any] = {"count": 4, "current": "sjf+easy", "all_heuristics": False}
+    found = evaluate_run(run, ["fifo+easy"], **settings)
     assert (found.setting.metric, found.setting.jobs_per_window) == ("mean_wait_s", 30)
     assert found.difference(str(run)).ratio == 0.0
     assert found.values("fifo+easy").mean() > found.values(str(run)).mean()

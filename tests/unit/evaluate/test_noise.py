@@ -16,11 +16,12 @@ from gpuyard.report.pages.evaluation import merge
 from support.evaluation_cases import CLUSTER, some_jobs
 
 NOISY = SimulationConfig(estimates="noisy", noise_sigma=1.0, seed=5)
-SMALL: dict[str, Any] = {"windows": 3, "jobs_per_window": 60, "validation_windows": 2}
+SMALL: dict[str, Any] = {"windows": 3, "jobs_per_window": 60, "choosing_windows": 2}
+COLD: dict[str, Any] = {"cold": True, "whole": False, "all_heuristics": True}
 
 
 def compared(simulation: SimulationConfig = NOISY, **settings: Any) -> Comparison:
-    return compare(["sjf+easy", "wspt"], some_jobs(), CLUSTER, simulation, **{**SMALL, **settings})
+    return compare(["sjf+easy", "wspt"], some_jobs(), CLUSTER, simulation, **{**SMALL, **COLD, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_comparisons_over_other_draws_are_not_put_into_one_report(threefold: Com
 
 
 def test_draws_of_noise_that_is_not_there_are_refused() -> None:
-    with pytest.raises(InputError, match="estimates are exact: use estimates noisy"):
+    with pytest.raises(InputError, match="estimates are history: use estimates noisy"):
         compare(["sjf"], some_jobs(), CLUSTER, noise_draws=2, **SMALL)
 
 

@@ -119,7 +119,7 @@ def test_other_versions_and_damage_are_refused(tmp_path: Path, changes: dict[str
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("whole") / "of"
-    settings = {"windows": 3, "jobs_per_window": 40, "all_heuristics": False, "usual": False}
+    settings = {"windows": 3, "jobs_per_window": 40}
     compare(["saf"], some_jobs(), CLUSTER, current="sjf", **settings).write(directory)
     return directory
 

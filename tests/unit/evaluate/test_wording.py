@@ -60,14 +60,15 @@ def test_an_interval_of_one_window_is_no_text() -> None:
     assert TERMINAL.interval(Difference(-0.1, -0.2, 0.05, "tie", 1.0, 1.0)) == "-20 % to +5.0 %"
 
 
-def test_the_summary_names_the_best_by_how_much_and_how_sure() -> None:
+def test_the_summary_says_what_to_do_by_how_much_and_how_sure() -> None:
     found = comparison_of(values(good=0.6, bad=1.5))
     text = found.summary()
-    assert text.startswith("Best of 3 policies on 40 windows of 100 jobs of the test part of made-up: good, ")
+    assert text.startswith("good: recommended. Mean bounded slowdown is 40 % lower than base (better; ")
     span = TERMINAL.interval(found.difference("good"))
     assert f"40 % lower than base (better; 95 % interval {span})" in text
-    assert "bad: 50 % higher than base (worse;" in text
+    assert "bad: not recommended. Mean bounded slowdown is 50 % higher than base (worse;" in text
     assert "mean JCT" in text
+    assert "on 40 windows of 100 jobs of the test part of made-up." in text
     assert "tie" not in text
 
 
@@ -75,9 +76,19 @@ def test_a_tie_is_called_a_tie() -> None:
     found = comparison_of(values(same=1.0))
     assert found.difference("same").verdict == "tie"
     text = found.summary()
-    assert text.startswith("Best mean of 2 policies")
-    assert "Statistically a tie with the best" in text
+    assert text.startswith("same: not recommended, no clear gain. Mean bounded slowdown is a tie with base (")
     assert "better" not in text
+
+
+def test_without_advice_the_best_is_named() -> None:
+    found = comparison_of(values(good=0.6, bad=1.5), kind="episodes")
+    text = found.summary()
+    assert text.startswith("Best of 3 policies on 40 episodes of made-up: good, ")
+    assert "bad: 50 % higher than base (worse;" in text
+    tie = comparison_of(values(same=1.0), kind="episodes").summary()
+    assert tie.startswith("Best mean of 2 policies")
+    assert "Statistically a tie with the best" in tie
+    assert "recommended" not in text + tie
 
 
 def test_a_policy_is_not_compared_with_itself_in_hindsight() -> None:
@@ -89,7 +100,7 @@ def test_a_policy_is_not_compared_with_itself_in_hindsight() -> None:
 
 def test_a_mean_above_one_of_zero_is_told_without_a_multiple() -> None:
     found = comparison_of({"base": [0.0] * 12, "bad": [1.0] * 12})
-    assert "bad: above the 0 of base (worse; " in found.summary()
+    assert "is above the 0 of base (worse; " in found.summary()
 
 
 @pytest.mark.parametrize(("part", "said"), [("test", False), ("train", True), ("all", True)])
@@ -119,12 +130,12 @@ def test_weak_intervals_are_called_weak() -> None:
 def test_weak_intervals_make_no_policy_better_worse_or_tied() -> None:
     found = comparison_of(values(good=0.6, bad=1.5, alike=1.0), disjoint=2.2, block=33)
     text = found.summary()
-    assert text.startswith("Best mean of 4 policies ")
+    assert text.startswith("good: unclear. Mean bounded slowdown is 40 % lower than base (unclear; weak")
     span = TERMINAL.interval(found.difference("good"))
     assert f"40 % lower than base (unclear; weak 95 % interval {span})" in text
-    assert "bad: 50 % higher than base (unclear; weak 95 % interval" in text
-    assert re.search(r"alike: 0\.\d+ % (lower|higher) than base \(unclear;", text)
-    assert re.search(r"\b(better|worse|tie)\b", text) is None
+    assert "bad: unclear. Mean bounded slowdown is 50 % higher than base (unclear; weak 95 % interval" in text
+    assert re.search(r"alike: unclear\. .* 0\.\d+ % (lower|higher) than base \(unclear;", text)
+    assert re.search(r"\b(better|worse|tie|recommended)\b", text) is None
 
 
 def test_weak_intervals_leave_verdicts_of_tables_unclear_and_uncoloured_and_json_as_it_is() -> None:
@@ -143,8 +154,9 @@ def test_weak_intervals_leave_verdicts_of_tables_unclear_and_uncoloured_and_json
 
 def test_one_window_has_no_weak_interval() -> None:
     found = comparison_of({"base": [2.0], "good": [1.0]}, disjoint=1.0)
-    assert "good, mean bounded slowdown 1.00, 50 % lower than base (one window tells" in found.summary()
-    assert not re.search("unclear|weak", found.summary() + table_text(found))
+    text = found.summary()
+    assert text.startswith("good: unclear. Mean bounded slowdown is 50 % lower than base (one window tells")
+    assert not re.search("weak|recommended", text + table_text(found))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +176,6 @@ def test_what_would_make_weak_intervals_stronger_is_said(setting: dict[str, Any]
 def test_episodes_are_not_called_windows() -> None:
     found = comparison_of(values(good=0.6), disjoint=2.2, block=9, kind="episodes")
     assert "40 episodes that overlap amount to 2.2 side by side" in found.summary()
-    assert "Episode by episode, good: ahead in 40 of 40 episodes" in found.summary()
     one = comparison_of({"base": [2.0], "good": [1.0]}, kind="episodes")
     for text in (found.summary(), one.summary()):
         assert "window" not in text.lower()
@@ -234,13 +245,13 @@ def test_a_class_that_is_in_few_windows_is_weighed_by_its_jobs() -> None:
     assert comparison_of(values(good=0.6), classes=rows).who_loses("good") == []
 
 
-def test_it_is_told_whether_a_few_windows_carry_the_difference() -> None:
+def test_it_is_known_whether_a_few_windows_carry_the_difference() -> None:
     base = [2.0, 2.0, 2.0, 100.0]
     found = comparison_of({"base": base, "mine": [2.0, 2.5, 1.0, 10.0]})
-    assert (
-        "Window by window, mine: ahead in 2 of 4 windows, behind in 1; -25 % in the median one; without the "
-        "one that favours it most, the means are -8.3 % apart."
-    ) in found.summary()
+    one = by_window(found, ["mine"])
+    assert one is not None
+    assert (one.ahead, one.behind, one.windows, one.median) == (2, 1, 4, -0.25)
+    assert one.without_best == pytest.approx(5.5 / 6.0 - 1.0)
     assert by_window(found, ["base"]) is None
 
 
@@ -255,8 +266,9 @@ def test_where_nobody_differs_nobody_is_called_the_best() -> None:
 def test_findings_are_records_that_json_holds() -> None:
     found = findings(comparison_of(values(good=0.6, bad=1.5)))
     kinds = [one.kind for one in found]
-    assert kinds == ["best", "compared", "beside", "beside", "by-window", "by-window"]
-    best = json.loads(json.dumps(found[0].to_json()))
-    assert best["policies"] == ["good", "base"]
-    assert best["numbers"]["difference"]["ratio"] == pytest.approx(-0.4, abs=0.02)
-    assert best["numbers"]["is_alone"]
+    assert kinds == ["verdict", "verdict", "beside", "beside", "starts"]
+    first = json.loads(json.dumps(found[0].to_json()))
+    assert first["policies"] == ["good", "base"]
+    assert first["numbers"]["difference"]["ratio"] == pytest.approx(-0.4, abs=0.02)
+    assert first["numbers"]["advice"] == "recommended"
+    assert first["numbers"]["broken"] == []

@@ -136,7 +136,7 @@ def test_the_settings_of_the_simulation_are_those_of_the_caller() -> None:
     assert exact.notes == ()
     config = SimulationConfig(estimates="noisy", noise_sigma=1.0)
     noisy = simulate(jobs(), CLUSTER, policy, config)
-    assert noisy.notes == ("policy runs/x was trained with estimates exact, but runs with noisy",)
+    assert noisy.notes == ("policy runs/x was trained with estimates history, but runs with noisy",)
     assert noisy.schedule.hash() != exact.schedule.hash()
     (elsewhere,) = simulate(jobs(), "1x8:p100,1x8:v100", policy).notes
     assert elsewhere.startswith("policy runs/x was trained on cluster ")
@@ -183,7 +183,7 @@ def test_jobs_that_never_fit_are_dropped_or_refused() -> None:
     large = jobs(max_gpus=32, seed=5)
     gpus = large.frame["gpus"]
     large = Workload(large.frame.with_columns(gpus=gpus.replace({4: 20}).cast(gpus.dtype)), large.metadata)
-    with pytest.raises(InputError, match=r"policy m: job .* with `oversize=drop`"):
+    with pytest.raises(InputError, match=r"policy m: row 1 of .* with `oversize=drop`"):
         simulate(large, CLUSTER, policy)
     result = simulate(large, CLUSTER, policy, SimulationConfig(oversize="drop"))
     assert len(result.dropped) > 0
@@ -207,7 +207,7 @@ def test_a_path_is_a_policy_wherever_one_is_named(tmp_path: Path, capsys: pytest
     results = json.loads(printed.out)["results"]
     assert [result["policy"] for result in results] == [str(run), "sjf+easy/consolidate"]
     assert results[0]["metrics"]["completed_jobs"] == 80
-    assert "was trained with estimates exact, but runs with noisy" in printed.err
+    assert "was trained with estimates history, but runs with noisy" in printed.err
     assert len(list((tmp_path / "out").glob("schedules/*.parquet"))) == 2
 
 

@@ -244,4 +244,6 @@ def test_true_durations_are_seen_where_estimates_are_exact() -> None:
     jobs = [Job(0, 100, 1), Job(0, 200, 1), Job(0, 300, 1)]
     other = [replace(job, duration_s=job.duration_s + 50) for job in jobs]
     with pytest.raises(AssertionError, match="jobs"):
-        told_apart(jobs, other, 0, "select-job", cluster="1x4", base_policy="fifo+easy", window=3)
+        told_apart(
+            jobs, other, 0, "select-job", cluster="1x4", base_policy="fifo+easy", window=3, estimates="exact"
+        )

@@ -212,11 +212,11 @@ def test_the_page_tells_the_same_findings_in_its_own_notation() -> None:
     told = [sentences(found, findings(found), notation) for notation in (TERMINAL, PAGE)]
     assert [len(one) for one in told] == [len(findings(found))] * 2
     terminal, page = (" ".join(lines) for lines in told)
-    assert "b, mean bounded slowdown" in page
-    assert "user-1: 350 % higher than base (worse; 95 % interval +350 % to +350 %)" in terminal
-    assert "user-1: 4.5 times that of base (worse; 95 % interval ×4.5 to ×4.5)" in page
-    assert "(-10 %, -10 % to -10 %)" in terminal
-    assert "(−10 %, −10 % to −10 %)" in page
+    assert "b: recommended. Mean bounded slowdown is 10 % lower than base" in page
+    assert "is 350 % higher than base (worse; 95 % interval +350 % to +350 %)" in terminal
+    assert "is 4.5 times that of base (worse; 95 % interval ×4.5 to ×4.5)" in page
+    assert "95 % interval -10 % to -10 %)" in terminal
+    assert "95 % interval −10 % to −10 %)" in page
     assert "ties" not in {one.kind for one in findings(found)}
 
 
@@ -273,7 +273,7 @@ def test_charts_show_what_was_asked_for_before_better_policies() -> None:
     report, _ = read_sources([comparison_of(values)])
     worst, second = list(values)[-1], list(values)[-2]
     asked = {worst: "given", report.reference: "reference"}
-    standings = [replace(one, role=asked.get(one.name, "usual")) for one in report.standings]
+    standings = [replace(one, role=asked.get(one.name, "rival")) for one in report.standings]
     shown = Palette.of(replace(report, standings=standings, subject=worst)).colours
     assert len(shown) == MOST_LINES
     assert worst in shown

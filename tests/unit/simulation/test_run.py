@@ -537,7 +537,7 @@ def test_the_table_of_a_result_joins_jobs_and_outcomes(busy_workload: Workload) 
 
 
 def test_a_result_knows_its_inputs_and_how_long_it_took(busy_workload: Workload) -> None:
-    config = SimulationConfig(seed=1)
+    config = SimulationConfig(seed=1, estimates="exact")
     result = simulate(busy_workload, "2x8", "sjf", config)
     assert result.workload is busy_workload
     assert result.cluster == parse_cluster("2x8")
