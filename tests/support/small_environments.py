@@ -20,6 +20,8 @@ JOB_KINDS = ("select-job", "select-job-and-pool")
 CLUSTER = "1x4:p100,2x4:v100"
 DRAWS: dict[str, Any] = {"generator": {"preset": "bursty-8gpu", "jobs": 9, "max_gpus": 4}, "cluster": CLUSTER}
 """Episodes that a generator draws."""
+COLD: dict[str, Any] = {"warmup_jobs": 0, "cooldown_jobs": 0}
+"""Episodes begin with an empty cluster."""
 
 
 @cache
@@ -30,7 +32,7 @@ def workload() -> Workload:
 
 def windows(**settings: Any) -> dict[str, Any]:
     """Arguments for episodes of 9 jobs of the workload."""
-    usual = {"workload": workload(), "cluster": CLUSTER, "jobs_per_episode": 9, "window": 4}
+    usual = {"workload": workload(), "cluster": CLUSTER, "jobs_per_episode": 9, "window": 4, **COLD}
     return usual | _exact(settings) | settings
 
 

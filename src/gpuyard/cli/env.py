@@ -119,7 +119,8 @@ def export(
     from gpuyard.env.export import export_episodes, reference_policies
 
     numbers = _parse_seeds(seeds)
-    env, chosen = _open(name, preset, settings, workload, cluster)
+    # Files hold an episode's own jobs alone.
+    env, chosen = _open(name, preset, settings, workload, cluster, warmup_jobs=0, cooldown_jobs=0)
     policies = tuple(dict.fromkeys((*reference_policies(env.model.kind), *(policy or ()))))
     documents = export_episodes(out, env, numbers, chosen, policies)
     if json:
@@ -131,7 +132,12 @@ def export(
 
 
 def _open(
-    name: str, preset: str | None, settings: list[str] | None, workload: str | None, cluster: str | None
+    name: str,
+    preset: str | None,
+    settings: list[str] | None,
+    workload: str | None,
+    cluster: str | None,
+    **usual: Any,
 ) -> tuple[SchedulingEnv, str | None]:
     from gpuyard.env.describe import named_environment
 
@@ -139,7 +145,7 @@ def _open(
     for option in ("workload", "cluster", "preset"):
         if option in given:
             raise InputError(f"--set {option}: write --{option} {given[option]}")
-    return named_environment(name, given, preset=preset, workload=workload, cluster=cluster)
+    return named_environment(name, {**usual, **given}, preset=preset, workload=workload, cluster=cluster)
 
 
 def _parse_seeds(text: str) -> list[int]:

@@ -52,9 +52,9 @@ def fixed_episode(env: SchedulingEnv, seed: int) -> FixedEpisode:
         InputError: if the episode is not made of its own jobs alone.
     """
     source, model = env.model.source, env.model
-    if model.config.warmup_jobs:
+    if model.config.around[0]:
         raise InputError("warmup_jobs: an episode after a warm-up depends on the jobs before; leave it out")
-    if model.config.cooldown_jobs:
+    if model.config.around[1]:
         raise InputError(
             "cooldown_jobs: an episode before a cool-down depends on the jobs after; leave it out"
         )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import available_cores
+from gpuyard.env.busy import busy_margins
 from gpuyard.env.registration import checked_kind
 from gpuyard.env.spaces import action_space, observation_space
 from gpuyard.errors import InputError
@@ -62,7 +63,7 @@ def make_model(
         given = preset_settings(preset, kind, given)
     jobs, drawn, machines = (given.pop(name, None) for name in ("workload", "generator", "cluster"))
     config = read_settings(given)
-    return EnvModel(kind, config, find_source(kind, config, jobs, drawn, machines))
+    return EnvModel(kind, config, find_source(kind, config, jobs, drawn, machines), busy_margins)
 
 
 class SchedulingVectorEnv(VectorEnv[Any, Any, Any]):

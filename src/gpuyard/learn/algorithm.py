@@ -72,11 +72,12 @@ class Algorithm:
         from gpuyard.learn.memory.environments import Environments
         from gpuyard.policies.grammar import parse_policy
 
-        Environments(config.environment)
+        environments = Environments(config.environment)
         warm = (config.warm_start.policy,) if config.warm_start else ()
         for policy in (*config.validation.heuristics, *warm):
             parse_policy(policy)
-        return config, []
+        config = config.model_copy(update={"environment": environments.written_down()})
+        return config, environments.remarks()
 
     @classmethod
     def loop(cls, directory: "Path", config: "TrainConfig", group: "ProcessGroup") -> "TrainingLoop":

@@ -76,6 +76,8 @@ register("train-preset", "demo")(
                 "window": 32,
                 "tokens": "classes",
                 "lookahead": "off",
+                "warmup_jobs": 0,
+                "cooldown_jobs": 0,
                 "envs": 64,
             },
             "network": {"kind": "job-scorer", "width": 32, "residual": "rule", "strength": 4.0},

@@ -13,12 +13,13 @@ from gpuyard.network.config import RULE_KINDS
 from gpuyard.network.model_file import find_model, left_behind, read_model
 from gpuyard.runs.directory import START
 
+AROUND = ("warmup_jobs", "cooldown_jobs")
 SOURCES = {
-    "workload": ("generator",),
-    "generator": ("workload",),
-    "preset": ("workload", "generator", "cluster"),
+    "workload": ("generator", *AROUND),
+    "generator": ("workload", *AROUND),
+    "preset": ("workload", "generator", "cluster", *AROUND),
 }
-"""Where jobs come from, and what else cannot stand next to it."""
+"""Where jobs come from, and what else cannot stand next to it, or was found for other jobs."""
 JOBS = {("environment", name) for name in SOURCES}
 MOST_SHOWN = 60
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from gpuyard import _core
-from gpuyard.config import Estimates, PositiveSeconds, Seed, SimulationConfig, refusal
+from gpuyard.config import Estimates, PositiveSeconds, Seed, SimulationConfig, refusal, whole_number
 from gpuyard.errors import InputError
 from gpuyard.registry import suggest
 
@@ -18,6 +18,24 @@ HOST_KINDS = ("select-host", "rank-hosts")
 
 Split = Literal["all", "train", "validation", "test"]
 Count = Annotated[int, Field(ge=1, le=100_000_000)]
+AUTO: Literal["auto"] = "auto"
+MOST_AROUND = 100_000_000
+
+
+def _checked_around(value: Any) -> Any:
+    """One message for whatever is neither a number of jobs nor ``auto``."""
+    value = whole_number(value)
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if value == AUTO or (
+        isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_AROUND
+    ):
+        return value
+    raise ValueError(f"expected a whole number from 0 to {MOST_AROUND:,}, or auto")
+
+
+Around = Annotated[int | Literal["auto"], BeforeValidator(_checked_around)]
+"""Jobs before or after a window; ``auto``: as many as keep the cluster busy, where that can be found."""
 
 BASELINE_METRICS = (
     "mean_bounded_slowdown",
@@ -70,10 +88,12 @@ class EnvConfig(BaseModel):
     """The part of the workload, by time, that episodes are drawn from."""
     jobs_per_episode: Count | None = None
     """None: 256, or all if there are fewer; with a generator, as many as it draws."""
-    warmup_jobs: Annotated[int, Field(ge=0, le=100_000_000)] = 0
-    """Jobs before the window that fill the cluster under the base policy."""
-    cooldown_jobs: Annotated[int, Field(ge=0, le=100_000_000)] = 0
-    """Jobs after the window that keep the cluster busy until the window's own jobs have finished."""
+    warmup_jobs: Around = AUTO
+    """Jobs before the window that fill the cluster under the base policy; auto: so many that it no longer
+    matters how the cluster began, 0 for draws of a generator and in published setups."""
+    cooldown_jobs: Around = AUTO
+    """Jobs after the window that keep the cluster busy until the window's own jobs have finished; auto: as
+    many as make a difference, else 0 as above."""
     generator_seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
     """Draws to choose from; None: a new one for every episode."""
     horizon_factor: Annotated[float, Field(gt=0, le=1e6)] | None = None
@@ -111,8 +131,8 @@ class EnvConfig(BaseModel):
             )
         if self.blocking_backfill and self.step_mode != "blocking":
             raise ValueError('blocking_backfill has no effect without step_mode="blocking"')
-        if (self.warmup_jobs or self.cooldown_jobs) and self.rewards.get("versus_baseline"):
-            what = "follow a warm-up" if self.warmup_jobs else "be followed by a cool-down"
+        if any(self.around) and self.rewards.get("versus_baseline"):
+            what = "follow a warm-up" if self.around[0] else "be followed by a cool-down"
             raise ValueError(f"versus_baseline compares whole runs and cannot {what}; leave one out")
         if self.simulated.estimates == "history" and self.rewards.get("versus_baseline"):
             raise ValueError(
@@ -144,6 +164,24 @@ class EnvConfig(BaseModel):
             return self
         simulation = self.simulation.model_copy(update={"estimates": known})
         return read_settings({**dict(self), "estimates": None, "simulation": simulation})
+
+    @property
+    def around(self) -> tuple[int, int]:
+        """Jobs of warm-up and of cool-down; ``auto`` counts as 0 until it is settled."""
+        both = (self.warmup_jobs, self.cooldown_jobs)
+        before, after = (0 if isinstance(jobs, str) else jobs for jobs in both)
+        return before, after
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether warm-up and cool-down are numbers."""
+        return AUTO not in (self.warmup_jobs, self.cooldown_jobs)
+
+    def settled(self, warmup_jobs: int = 0, cooldown_jobs: int = 0) -> "EnvConfig":
+        """The same with these numbers of jobs where it says ``auto``."""
+        found = {"warmup_jobs": warmup_jobs, "cooldown_jobs": cooldown_jobs}
+        changes = {name: jobs for name, jobs in found.items() if getattr(self, name) == AUTO}
+        return self.model_copy(update=changes) if changes else self
 
     def window_of(self, kind: str) -> int:
         """Rows of waiting jobs."""

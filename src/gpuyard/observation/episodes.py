@@ -147,10 +147,10 @@ def _drawn(
         settings = preset.changed(**changes)
         cluster = cluster or (parse_cluster(preset.cluster) if preset.cluster else None)
     own = config.jobs_per_episode or settings.jobs
-    around = config.warmup_jobs + config.cooldown_jobs
-    if own + around != settings.jobs:
-        settings = settings.model_copy(update={"jobs": own + around})
-    return DrawnJobs(settings, cluster, config.generator_seeds, config.warmup_jobs, config.cooldown_jobs)
+    around = config.around
+    if own + sum(around) != settings.jobs:
+        settings = settings.model_copy(update={"jobs": own + sum(around)})
+    return DrawnJobs(settings, cluster, config.generator_seeds, *around)
 
 
 def _windows(workload: Workload, cluster: Cluster, config: EnvConfig) -> WindowedJobs:

@@ -45,6 +45,9 @@ def env_presets() -> Mapping[str, EnvPreset]:
     return registered("env-preset")
 
 
+COLD = {"warmup_jobs": 0, "cooldown_jobs": 0}
+"""Published setups begin with an empty cluster."""
+
 register("env-preset", "bursty-8gpu")(
     EnvPreset(
         ("select-job",),
@@ -64,6 +67,7 @@ register("env-preset", "bursty-8gpu")(
                 "finish_early": 1.0,
             },
             "per_job": False,
+            **COLD,
         },
         "400 jobs in six bursts on 8 GPUs, a new draw every episode, one event a step",
     )
@@ -82,6 +86,7 @@ for _jobs in (128, 256, 1024):
                 "step_mode": "blocking",
                 "jobs_per_episode": _jobs,
                 "rewards": {"slowdown": 1.0},
+                **COLD,
             },
             f"{_jobs} jobs on 256 processors, blocking: of Lublin and Feitelson's model, or of a workload",
         )
@@ -102,6 +107,7 @@ register("env-preset", "host-farm")(
             "global_features": (),
             "lookahead": "off",
             "rewards": {"wait": 1.0},
+            **COLD,
         },
         "about 100 ticks of jobs that ask for cores and memory, on 28 to 36 hosts, a new draw every episode",
     )

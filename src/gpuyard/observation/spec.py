@@ -1,6 +1,6 @@
 """An environment in the form in which the native core takes it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,12 +67,26 @@ class EnvModel:
     Attributes:
         cluster: What jobs run on; where a generator draws that too, one of its draws.
         inputs: All jobs of a workload as the core takes them, or those of one draw.
+        asked: Settings of the simulation before what depends on the jobs was filled in.
+
+    Args:
+        kind: Of the environment.
+        config: Its settings.
+        source: Where jobs come from.
+        around: Finds warm-up and cool-down jobs where the settings say ``auto``; None: there are none.
     """
 
-    def __init__(self, kind: str, config: EnvConfig, source: Source) -> None:
+    def __init__(
+        self,
+        kind: str,
+        config: EnvConfig,
+        source: Source,
+        around: "Callable[[EnvModel], tuple[int, int]] | None" = None,
+    ) -> None:
         self.kind = kind
         self.source = source
         workload, self.cluster = source.sample()
+        self.asked = config.simulated
         self.config = config = config.informed(workload)
         self.policy = acting_policy(config.base_policy_of(kind), kind)
         _check(kind, config, self.policy)
@@ -89,6 +103,8 @@ class EnvModel:
                     f"{source.jobs:,} jobs an episode are more than are left: {len(sampled.dropped):,} jobs "
                     "that can never run on the cluster were dropped"
                 )
+        if not config.is_settled:
+            self.config = config.settled(*(around(self) if around is not None else (0, 0)))
 
     # --- Episodes ---
 
@@ -96,10 +112,7 @@ class EnvModel:
         """Tell a core where its episodes come from."""
         if isinstance(self.source, WindowedJobs):
             assert self._table is not None
-            config = self.config
-            core.set_windows(
-                self._table, *self._rows, self.source.jobs, config.warmup_jobs, config.cooldown_jobs
-            )
+            core.set_windows(self._table, *self._rows, self.source.jobs, *self.config.around)
 
     @property
     def episode_rows(self) -> range:
@@ -111,7 +124,7 @@ class EnvModel:
             raise InputError("episodes of a generator are not rows; they are named by its seeds")
         begin, end = self._rows
         spare = end - begin - self.source.jobs
-        return range(begin, begin + spare - min(self.config.cooldown_jobs, spare // 2) + 1)
+        return range(begin, begin + spare - min(self.config.around[1], spare // 2) + 1)
 
     @property
     def draws(self) -> bool:
@@ -156,9 +169,8 @@ class EnvModel:
         """
         if isinstance(self.source, WindowedJobs):
             assert self._table is not None
-            jobs = self.source.jobs
-            cooldown = min(self.config.cooldown_jobs, self._rows[1] - name - jobs)
-            return self._table, name, jobs, self.config.warmup_jobs, cooldown
+            jobs, (warmup, cooldown) = self.source.jobs, self.config.around
+            return self._table, name, jobs, warmup, min(cooldown, self._rows[1] - name - jobs)
         table = self._drawn.get(name)
         if table is None:
             inputs = self._prepare(*self.source.draw(name))

@@ -61,6 +61,8 @@ def find_margins(
     jobs: int,
     placement: str,
     metric: str = USUAL_METRIC,
+    windows: int = TESTED_WINDOWS,
+    most_before: int = MOST_BEFORE,
     threads: int | None = None,
 ) -> BusyTest:
     """Find out how many jobs windows of a part need around them.
@@ -74,9 +76,12 @@ def find_margins(
         jobs: Own jobs of a window.
         placement: Of all policies.
         metric: By which starts are compared; another than those of ``FIGURES`` is replaced.
+        windows: How many are tested.
+        most_before: Most jobs before a window, in windows.
         threads: None: one per processor.
     """
-    return _Test(cutter, cluster, simulation, part, policies, jobs, placement, metric, threads).run()
+    test = _Test(cutter, cluster, simulation, part, policies, jobs, placement, metric, threads)
+    return test.run(windows, most_before)
 
 
 class _Test:
@@ -97,15 +102,16 @@ class _Test:
         self._placement, self._threads = placement, threads
         self._metric = metric if metric in FIGURES else USUAL_METRIC
 
-    def run(self) -> BusyTest:
+    def run(self, windows: int, most_before: int) -> BusyTest:
+        self._count = windows
         begin, end = self._cutter.bounds(self._part)
         jam = self._jam()
-        most = min(MOST_BEFORE * self._jobs, (begin + end) // 2)
+        most = min(most_before * self._jobs, (begin + end) // 2)
         before = min(max(self._jobs // 2, FEWEST_BEFORE), most)
         while True:
-            windows = self._cut(Margins(before, self._jobs))
-            empty = self._logs(windows)
-            gaps = (self._logs([window.saturated(jam) for window in windows]) - empty).mean(axis=1)
+            tested = self._cut(Margins(before, self._jobs))
+            empty = self._logs(tested)
+            gaps = (self._logs([window.saturated(jam) for window in tested]) - empty).mean(axis=1)
             slack = np.maximum(math.log1p(TOLERANCE), SHARE_OF_INTERVAL * _half_width(empty))
             agrees = bool((np.abs(gaps) <= slack).all())
             if agrees or before >= most:
@@ -131,7 +137,7 @@ class _Test:
         return after
 
     def _cut(self, margins: Margins) -> list[HeldOutWindow]:
-        return self._cutter.cut(self._part, count=TESTED_WINDOWS, jobs=self._jobs, margins=margins)
+        return self._cutter.cut(self._part, count=self._count, jobs=self._jobs, margins=margins)
 
     def _logs(self, windows: Sequence[HeldOutWindow]) -> NDArray[np.float64]:
         """Logarithms of the metric, one row per policy and one column per window."""

@@ -153,11 +153,14 @@ class WindowCutter:
         kept = prepare(workload, cluster, policy, simulation, for_learning=True).kept
         self._workload, self._kept = workload, kept
         self.jobs = Workload(workload.frame[kept], workload.metadata)
+        self._bounds: dict[Part, tuple[int, int]] = {}
 
     def bounds(self, part: Part) -> tuple[int, int]:
         """The first row of a part, and one past its last."""
-        begin, end = (int(np.searchsorted(self._kept, row)) for row in part_bounds(self._workload, part))
-        return begin, end
+        if part not in self._bounds:
+            begin, end = (int(np.searchsorted(self._kept, row)) for row in part_bounds(self._workload, part))
+            self._bounds[part] = (begin, end)
+        return self._bounds[part]
 
     def cut(
         self, part: Part, *, count: int, jobs: int | None, margins: Margins = COLD

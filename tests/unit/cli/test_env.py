@@ -16,6 +16,7 @@ from gpuyard.env.registration import KINDS
 from gpuyard.observation.presets import env_presets
 from gpuyard.workload import make_workload, read_workload, write_workload
 from support.command_line import Run, runner
+from support.small_environments import COLD
 
 
 @pytest.fixture
@@ -187,7 +188,7 @@ def test_an_exported_episode_is_the_one_of_the_environment_to_the_last_bit(
 ) -> None:
     episodes = document(run, "export", name, "--seeds", "42,43", "--out", tmp_path, *SMALL)["episodes"]
     assert [episode["seed"] for episode in episodes] == [42, 43]
-    source, _ = named_environment(name, {"jobs_per_episode": 40})
+    source, _ = named_environment(name, {"jobs_per_episode": 40, **COLD})
     for episode in episodes:
         again, said = replayed(tmp_path / f"seed-{episode['seed']}", "jobs.parquet")
         policy = said["results"][0]["policy"]

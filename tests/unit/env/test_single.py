@@ -13,7 +13,7 @@ from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, Time
 
 from gpuyard.env import KINDS, SchedulingEnv, SchedulingVectorEnv
 from gpuyard.observation.presets import env_presets
-from support.small_environments import ID_OF, KIND_NAMES, as_bytes, rest_of_episode, single, windows
+from support.small_environments import COLD, ID_OF, KIND_NAMES, as_bytes, rest_of_episode, single, windows
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -35,7 +35,13 @@ PRESETS = [(name, kind) for name, preset in env_presets().items() for kind in pr
 def test_gymnasiums_checker_finds_nothing_at_all(env_id: str, settings: dict[str, Any]) -> None:
     # The checker samples an action, then resets: a skip that was legal is not on the idle cluster it finds.
     lenient = {"invalid": "noop"} if env_id == "gpuyard/AcceptOrSkip-v0" else {}
-    check_env(gymnasium.make(env_id, **settings, **lenient).unwrapped)
+    check_env(gymnasium.make(env_id, **COLD, **settings, **lenient).unwrapped)
+
+
+@pytest.mark.parametrize("env_id", KINDS)
+def test_gymnasiums_checker_finds_nothing_on_a_busy_cluster(env_id: str) -> None:
+    # For the same reason: what was legal before the reset need not be after it.
+    check_env(gymnasium.make(env_id, invalid="noop").unwrapped)
 
 
 @pytest.mark.parametrize(("preset", "kind"), PRESETS)

@@ -17,12 +17,13 @@ from gpuyard.errors import InputError
 from gpuyard.observation.config import BASELINE_METRICS
 from gpuyard.observation.presets import env_presets
 from support.paths import DOCS
+from support.small_environments import COLD
 
 ENVIRONMENTS, MDP, OBSERVATION, METRICS = (
     (DOCS / f"{name}.md").read_text(encoding="utf-8")
     for name in ("guide/environments", "contract/mdp", "contract/observation", "contract/metrics")
 )
-SMALL: dict[str, Any] = {"jobs_per_episode": 16}
+SMALL: dict[str, Any] = {"jobs_per_episode": 16, **COLD}
 
 
 def section(text: str, heading: str) -> str:

@@ -6,16 +6,28 @@ import numpy as np
 
 from gpuyard.env.registration import checked_kind
 from gpuyard.env.vector import SchedulingVectorEnv, make_model
+from gpuyard.errors import setting
 from gpuyard.learn.config import EnvironmentSection, ValidationSection
+from gpuyard.native.information import why_chosen
 from gpuyard.observation.config import HOST_KINDS
 from gpuyard.observation.episodes import WindowedJobs
 from gpuyard.observation.spec import EnvModel
+from gpuyard.units import plural
 from gpuyard.workload import Workload, read_workload
 from gpuyard.workload.shaping.slices import window
 
+COLD = {"warmup_jobs": 0, "cooldown_jobs": 0}
+"""Episodes that begin with an empty cluster."""
+
 
 class Environments:
-    """What a configuration asks for, with its workload read once."""
+    """What a configuration asks for, with its workload read once.
+
+    Attributes:
+        kind: Of environment.
+        draws: Whether a generator draws the jobs.
+        around: Jobs of warm-up and of cool-down, which all parts of a workload share.
+    """
 
     def __init__(self, section: EnvironmentSection) -> None:
         self.section = section
@@ -26,7 +38,10 @@ class Environments:
         if section.workload is not None and section.workload not in _built_in():
             workload = read_workload(section.workload)
         self._arguments = {**given, "workload": workload}
-        self.draws = self._model({}).draws
+        self.draws = self._model(COLD).draws
+        self._training = self._model(self._part("train"))
+        self.around = before, after = self._training.config.around
+        self._arguments |= {"warmup_jobs": before, "cooldown_jobs": after}
 
     def _model(self, changes: dict[str, Any]) -> EnvModel:
         arguments = {**self._arguments, **changes}
@@ -51,12 +66,30 @@ class Environments:
         """Environments that all play one and the same episode of training, again and again."""
         if self.draws:
             return self.training(envs, generator_seeds=(0,))
-        source = self._model(self._part("train")).source
+        source = self._training.source
         assert isinstance(source, WindowedJobs)
         jobs = window(source.workload, source.begin, source.jobs)
         return self.training(
             envs, workload=jobs, cluster=source.cluster, split="all", jobs_per_episode=source.jobs
         )
+
+    def written_down(self) -> EnvironmentSection:
+        """The section with warm-up and cool-down as numbers, so that a run can be repeated."""
+        before, after = self.around
+        found = {"warmup_jobs": before, "cooldown_jobs": after}
+        return self.section.model_copy(update={"settings": {**self.section.settings, **found}})
+
+    def remarks(self) -> list[str]:
+        """What policies know of run times and how episodes begin, in a line each."""
+        lines = [why_chosen(self._training.asked, self._training.source.sample()[0])]
+        if any(self.around):
+            before, after = self.around
+            none = [setting(f"environment.{name}", 0) for name in COLD]
+            lines.append(
+                f"Episodes begin on a busy cluster: {plural(before, 'job')} before, {after:,} after "
+                f"({' and '.join(none)} give an empty one)."
+            )
+        return [line for line in lines if line]
 
     def held_out(self, section: ValidationSection, split: str = "validation") -> tuple[EnvModel, list[int]]:
         """The environment to validate (or test) in, and its episodes by name."""
@@ -69,7 +102,7 @@ class Environments:
 
     def usual_heuristics(self) -> tuple[str, ...]:
         """What a learned policy is expected to beat here."""
-        model = self._model({})
+        model = self._training
         if self.kind in HOST_KINDS:
             order = model.policy.order
             return tuple(f"{order}+greedy/{rule}" for rule in ("first-available", "best-fit", "worst-fit"))

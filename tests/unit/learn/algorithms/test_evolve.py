@@ -69,7 +69,7 @@ def test_many_weights_of_a_state_rule_are_told(changes: dict[str, Any], count: i
     assert ("with few columns something is found sooner" in told) == (count is not None)
     if count is not None:
         assert f"has up to {count:,} weights to move" in told
-    assert not Evolve.prepare(read_config(tables, "here"))[1]
+    assert "weights to move" not in "".join(Evolve.prepare(read_config(tables, "here"))[1])
 
 
 def test_a_state_rule_of_too_many_weights_is_told_to_take_fewer_columns() -> None:
