@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from experiments.published import Apart
+from experiments.published import Apart, Differences
 from experiments.standings import standing
 from gpuyard.config import refusal
 from gpuyard.errors import InputError
@@ -44,9 +44,9 @@ class Figures(_Table):
     reference_max_wait_s: float | None
 
     @classmethod
-    def of(cls, comparison: Comparison, entry: PolicyEntry) -> Self:
+    def of(cls, comparison: Comparison, entry: PolicyEntry, differences: Differences = "geometric") -> Self:
         """Those of a policy of a comparison."""
-        own = standing(comparison, [entry])
+        own = standing(comparison, [entry], differences)
         other = comparison.policy(comparison.reference or "")
         reference = standing(comparison, [other])
         return cls(
@@ -105,6 +105,9 @@ class Repetition(_Table):
     last: int
     fingerprint: str
     """Of the jobs."""
+    is_cold: bool = True
+    """Whether windows begin with an empty cluster, as all did before November 2026."""
+    differences: Differences = "arithmetic"
 
 
 class Card(_Table):

@@ -38,7 +38,7 @@ def _of_the_experiment(account: Account) -> Iterator[str]:
         yield "The recipe has changed since: its commands are no longer those that gave these figures."
     if account.recipe.changed_after_test:
         yield 'Steps were changed after test figures had been seen. "What did not work" says how.'
-    if any(found.test.kind in ("windows", "draws") for _, found in account.known()):
+    if any(found.test.kind in ("windows", "draws") and found.test.is_cold for _, found in account.known()):
         example = "" if account.name == EXAMPLE else f" ([example]({EXAMPLE}.md))"
         yield (
             "Every window begins with an empty cluster. In a cluster that never empties, holding GPUs back "

@@ -112,7 +112,7 @@ def _check(card: Card, model: Path, traces: Path | None, folder: Path) -> Check:
     if (setting.windows[0], setting.windows[-1]) != (told.first, told.last):
         return Check(card.name, False, card, None, ("the windows are not those that the card is of",))
     entry = next(one for one in comparison.policies if one.source is not None)
-    found = Figures.of(comparison, entry)
+    found = Figures.of(comparison, entry, told.differences)
     problems = differing(card.test.model_dump(mode="json"), found.model_dump(mode="json"))
     return Check(card.name, not problems, card, found, tuple(problems))
 
@@ -165,6 +165,8 @@ def _repeated(card: Card, model: Path, here: Path, traces: Path | None) -> Compa
         "all_heuristics": False,
         "transfer": told.transfer,
         "keep_jobs": False,
+        "cold": told.is_cold,
+        "whole": False,
         "noise_draws": told.noise_draws,
     }
     cluster, simulation = (
@@ -191,6 +193,8 @@ def _episodes(card: Card, model: Path, environment: Mapping[str, Any]) -> Compar
     from gpuyard.evaluate.episodes import evaluate_episodes
 
     test = card.test
+    if card.repeat.differences == "arithmetic":  # in those days estimates were exact unless somebody asked
+        environment = {"estimates": "exact", **environment}
     return evaluate_episodes(
         environment,
         [str(model)],

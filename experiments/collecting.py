@@ -16,6 +16,7 @@ from gpuyard.evaluate.bootstrap import usable_block
 from gpuyard.evaluate.findings import by_window, worst_of_each_class
 from gpuyard.evaluate.setting import UNFINISHED
 from gpuyard.evaluate.wording import MOST_LOSERS, class_words, where_chosen
+from gpuyard.policies.base import RECORDED
 from gpuyard.registry import suggest
 
 MOST_UNFINISHED = 5
@@ -129,7 +130,8 @@ def _table(shown: Shown) -> published.Table:
         chosen = ""
     else:
         by_choice = comparison.chosen_on == "validation"
-        chosen = f"best on {where_chosen(comparison)}" if by_choice else "chosen in the recipe"
+        today = "what the log recorded" if reference == RECORDED else "chosen in the recipe"
+        chosen = f"best on {where_chosen(comparison)}" if by_choice else today
     return published.Table(
         evaluations=shown.evaluations,
         metric=comparison.setting.metric,
@@ -160,6 +162,8 @@ def _test(comparison: Comparison) -> Conditions:
         is_weak=setting.has_weak_intervals,
         left_out=setting.left_out,
         unfinished=_unfinished(comparison),
+        is_cold=setting.is_cold,
+        differences="geometric",
     )
 
 

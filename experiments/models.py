@@ -192,6 +192,8 @@ def _repetition(experiment: Experiment, evaluation: str, comparison: Comparison)
         first=setting.windows[0],
         last=setting.windows[-1],
         fingerprint=setting.fingerprint,
+        is_cold=setting.is_cold,
+        differences="geometric",
     )
 
 

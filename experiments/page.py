@@ -74,6 +74,8 @@ def _overview(account: Account) -> list[str]:
     if not rows:
         return wrapped("There are no figures of a learned policy yet.")
     told = "Differences are relative to the reference. Completion time is its mean, compared in the same way."
+    if any(found.test.differences == "geometric" for _, found in account.known()):
+        told += " They are geometric means of the ratios of windows."
     return [*table(headers, rows), *wrapped(told)]
 
 
@@ -110,6 +112,8 @@ def _where(found: Table, *, is_together: bool) -> str:
         parts.append(f"Reference: {code(found.reference.label)}, {found.chosen}.")
     if is_together:
         parts.append("Each time has its own training and its own reference, both from the time before it.")
+    if test.kind in ("windows", "draws") and not test.is_cold:
+        parts.append("Windows begin on a busy cluster.")
     if test.block > 1:
         parts.append(f"Windows overlap and are resampled in blocks of {test.block}.")
     if test.left_out:
@@ -144,6 +148,7 @@ def _role(row: Row) -> str:
     kinds = {"learned": "learned", "tuned": "tuned rule", "heuristic": ""}
     parts = ["reference" if row.is_reference else kinds[row.kind]]
     parts += [f"{row.seeds} seeds"] if row.seeds > 1 else []
+    parts += ["best on earlier windows"] if row.is_best_beforehand else []
     parts += ["best in hindsight"] if row.is_best_in_hindsight else []
     return ", ".join(filter(None, parts))
 

@@ -14,6 +14,7 @@ from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write
 from gpuyard.metrics.catalogue import Value
+from gpuyard.native.information import informed
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.registry import registered
 from gpuyard.simulation.run import simulate
@@ -118,13 +119,17 @@ def to_markdown(cases: Sequence[Case], rows: Sequence[Row]) -> str:
     parts = []
     for number, case in enumerate(cases):
         parts.append(
-            f"### {case.name}: {len(case.workload):,} jobs, estimates {SimulationConfig().estimates}\n\n"
+            f"### {case.name}: {len(case.workload):,} jobs, estimates {_estimates(case.workload)}\n\n"
             f"| policy | {' | '.join(SHOWN.values())} |\n|---|{'---|' * len(SHOWN)}\n"
             + "\n".join(_line(row.policy, row.metrics[number]) for row in rows)
         )
     refused = {row.policy: row.refused for row in rows if row.refused}
     notes = [f"* `{policy}`: {why}" for policy, why in refused.items()]
     return "\n\n".join(parts + (["Not run:\n\n" + "\n".join(notes)] if notes else []))
+
+
+def _estimates(workload: Workload) -> str:
+    return informed(SimulationConfig(), workload).estimates
 
 
 def _line(policy: str, metrics: dict[str, Value] | None) -> str:

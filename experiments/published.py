@@ -20,6 +20,9 @@ from gpuyard.evaluate.setting import Kind
 from gpuyard.evaluate.wording import verdict_in_words
 from gpuyard.files import atomic_write
 
+Differences = Literal["arithmetic", "geometric"]
+"""Ratios of means over windows, as before November 2026, or geometric means of windows' ratios."""
+
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -53,6 +56,8 @@ class Row(_Record):
     """``tuned``: a rule with a name whose numbers a search found."""
     is_reference: bool = False
     is_best_in_hindsight: bool = False
+    is_best_beforehand: bool = False
+    """Whether it is the fixed heuristic that was best on earlier windows, and not the reference."""
     seeds: int = 1
     value: float
     """Mean of the metric over windows and seeds."""
@@ -88,6 +93,9 @@ class Conditions(_Record):
     """Jobs that can never run on the cluster."""
     unfinished: Mapping[str, float] = {}
     """Jobs left unfinished per episode, by policy: the worst few."""
+    is_cold: bool = True
+    """Whether windows begin with an empty cluster, as all did before November 2026."""
+    differences: Differences = "arithmetic"
 
     @property
     def these(self) -> str:

@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from experiments.published import Apart, Row
+from experiments.published import Apart, Differences, Row
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, Difference, PolicyEntry
 from gpuyard.evaluate.bootstrap import Floats, paired_difference, resampled_interval
-from gpuyard.evaluate.setting import lower_is_better
+from gpuyard.evaluate.setting import lower_is_better, offset_of
 from gpuyard.runs.directory import BEST
 
 JCT = "mean_jct_s"
@@ -29,22 +29,25 @@ def ranked(comparison: Comparison, rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (sign * row.value, row.label))
 
 
-def standing(comparison: Comparison, entries: Sequence[PolicyEntry]) -> Row:
+def standing(
+    comparison: Comparison, entries: Sequence[PolicyEntry], differences: Differences = "geometric"
+) -> Row:
     """How policies that differ in their seed alone did: means over them in every window."""
     setting, first = comparison.setting, entries[0]
     several, numbered = len(entries) > 1, _NUMBERED.match(first.label)
     policies = tuple(entry.name for entry in entries)
-    difference = _difference(comparison, entries, setting.metric)
-    alone = [_difference(comparison, [entry], setting.metric) for entry in entries if several]
+    difference = _difference(comparison, entries, setting.metric, differences)
+    alone = [_difference(comparison, [entry], setting.metric, differences) for entry in entries if several]
     seeds = [comparison.mean(name) for name in policies]
     kind: Literal["tuned", "heuristic"] = "tuned" if first.role == "given" else "heuristic"
-    jct = None if setting.metric == JCT else _difference(comparison, entries, JCT)
+    jct = None if setting.metric == JCT else _difference(comparison, entries, JCT, differences)
     return Row(
         label=numbered[1] if several and numbered else first.label,
         policies=policies,
         kind="learned" if first.kind == "learned" else kind,
         is_reference=comparison.reference in policies,
         is_best_in_hindsight=comparison.hindsight in policies,
+        is_best_beforehand=comparison.rival in policies and comparison.reference not in policies,
         seeds=len(entries),
         value=float(np.mean(seeds)),
         lowest=min(seeds) if several else None,
@@ -69,7 +72,9 @@ def resampled_interval_of(comparison: Comparison, policies: Sequence[str]) -> tu
     )
     if own is None or other is None:
         return None
-    return resampled_interval(own, other, comparison.setting.block)
+    return resampled_interval(
+        own, other, comparison.setting.block, offset=offset_of(comparison.setting.metric)
+    )
 
 
 def _groups(entries: Iterable[PolicyEntry]) -> list[list[PolicyEntry]]:
@@ -96,7 +101,9 @@ def _mean(comparison: Comparison, entries: Sequence[PolicyEntry], metric: str) -
     return None if values is None else float(values.mean())
 
 
-def _difference(comparison: Comparison, entries: Sequence[PolicyEntry], metric: str) -> Difference | None:
+def _difference(
+    comparison: Comparison, entries: Sequence[PolicyEntry], metric: str, differences: Differences
+) -> Difference | None:
     setting, reference = comparison.setting, comparison.reference
     if reference is None or entries[0].name == reference:
         return None
@@ -106,7 +113,12 @@ def _difference(comparison: Comparison, entries: Sequence[PolicyEntry], metric: 
     known = tuple(comparison.windows.columns[2:])
     lower = setting.lower_is_better if metric == setting.metric else lower_is_better(metric, known)
     return paired_difference(
-        own, other, block=setting.block, disjoint=setting.disjoint, lower_is_better=lower
+        own,
+        other,
+        block=setting.block,
+        disjoint=setting.disjoint,
+        lower_is_better=lower,
+        offset=offset_of(metric) if differences == "geometric" else None,
     )
 
 

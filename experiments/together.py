@@ -38,7 +38,7 @@ def together(parts: Sequence[Part]) -> Comparison:
                     f"tests that are put together have the same {name}, not {mine!r} and {theirs!r}"
                 )
         if comparison.reference is None:
-            raise InputError("tests that are put together each have a reference; evaluate --against ...")
+            raise InputError("tests that are put together each have a reference; evaluate --current ...")
     windows, classes = [], []
     count = 0
     for comparison, learned in parts:

@@ -216,10 +216,11 @@ def test_a_start_may_move_a_job_that_easy_passed_over_to_where_it_delays_nobody(
     # that is done by 3 s. One pass passes over the long one and starts the short one. That fills node 0:
     # asked again, the rule puts the long one on node 1, where it delays nobody.
     jobs = [Job(0, 10, 3), Job(0, 100, 2), Job(1, 10, 4), Job(1, 50, 1), Job(1, 2, 1)]
-    env = make_env(jobs, "2x4", base_policy="fifo+easy", window=5)
+    env = make_env(jobs, "2x4", base_policy="fifo+easy", window=5, estimates="exact")
     episode = play(env, following("fifo+easy"))
     assert [start_us / 1e6 for start_us, _ in starts_and_ends(episode.schedule)] == [0, 0, 10, 1, 1]
-    simulated = simulate(env.model.source.workload, "2x4", "fifo+easy").schedule
+    exact = SimulationConfig(estimates="exact")
+    simulated = simulate(env.model.source.workload, "2x4", "fifo+easy", exact).schedule
     assert [start_us / 1e6 for start_us, _ in starts_and_ends(simulated)] == [0, 0, 10, 10, 1]
 
 

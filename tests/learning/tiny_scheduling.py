@@ -17,6 +17,8 @@ from reference.simulator.simulator import Job
 from support.env_runs import workload_of
 from support.small_learning import alone
 
+EXACT: dict[str, Any] = {"estimates": "exact"}
+
 
 @dataclass(frozen=True)
 class TinyProblem:
@@ -44,11 +46,11 @@ class TinyProblem:
 
     def vector(self, envs: int) -> SchedulingVectorEnv:
         """Several of it."""
-        return SchedulingVectorEnv(self.kind, envs, threads=1, **self.arguments)
+        return SchedulingVectorEnv(self.kind, envs, threads=1, **EXACT, **self.arguments)
 
     def single(self) -> SchedulingEnv:
         """One of it."""
-        return SchedulingEnv(self.kind, **self.arguments)
+        return SchedulingEnv(self.kind, **EXACT, **self.arguments)
 
     @property
     def sizes(self) -> NetworkSizes:

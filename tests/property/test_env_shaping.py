@@ -154,6 +154,7 @@ LONG_SHORT = [Job(0, 100, 1), Job(0, 10, 1)]
 )
 def test_versus_baseline_is_the_relative_gain(metric: str, base: float, own: float) -> None:
     settings: dict[str, Any] = {
+        "estimates": "exact",
         "rewards": {"versus_baseline": 1.0},
         "baseline": "fifo",
         "baseline_metric": metric,
@@ -169,7 +170,7 @@ def test_versus_baseline_is_the_relative_gain(metric: str, base: float, own: flo
 def test_versus_baseline_divides_by_at_least_1() -> None:
     # The baseline waits (0 + 0.5)/2 = 0.25 s on average; the other way round (0.2 + 0)/2 = 0.1 s.
     jobs = [Job(0, 0.5, 1), Job(0, 0.2, 1)]
-    settings: dict[str, Any] = {"rewards": {"versus_baseline": 1.0}, "baseline": "fifo"}
+    settings: dict[str, Any] = {"estimates": "exact", "rewards": {"versus_baseline": 1.0}, "baseline": "fifo"}
     assert steps(jobs, "1x1", [1, 0], baseline_metric="mean_wait_s", **settings) == pytest.approx([0, 0.15])
 
 
@@ -177,7 +178,11 @@ def test_versus_baseline_of_utilization_rewards_more_of_it() -> None:
     # On two GPUs: 1, 2 and 1 GPUs for 10 s each, all at 0: 40 GPU-seconds. In strict order they take 30 s
     # (2/3 in use), with the first and the last together 20 s (all in use).
     jobs = [Job(0, 10, 1), Job(0, 10, 2), Job(0, 10, 1)]
-    settings: dict[str, Any] = {"rewards": {"versus_baseline": 1.0}, "baseline_metric": "gpu_utilization"}
+    settings: dict[str, Any] = {
+        "estimates": "exact",
+        "rewards": {"versus_baseline": 1.0},
+        "baseline_metric": "gpu_utilization",
+    }
     better = steps(jobs, "1x2", [0, 1, 0], baseline="fifo+strict", **settings)
     assert better == pytest.approx([0, 0, (1 - 2 / 3) / 1])
     # In order, that is starting the first, waiting for it, and so on, against greedy, which uses all.
@@ -190,7 +195,10 @@ def test_versus_baseline_of_utilization_rewards_more_of_it() -> None:
 def test_versus_baseline_compares_with_the_simulation_of_the_baseline(baseline: str, estimates: str) -> None:
     for seed in range(3):
         jobs = random_jobs(random.Random(seed), 30, (1, 2, 3, 4), grid_s=3.0)
-        settings: dict[str, Any] = {"rewards": {"versus_baseline": 1.0}, "baseline_metric": "mean_jct_s"}
+        settings: dict[str, Any] = {
+            "rewards": {"versus_baseline": 1.0},
+            "baseline_metric": "mean_jct_s",
+        }
         env = make_env(jobs, "2x4", window=30, estimates=estimates, baseline=baseline, **settings)
         episode = play(env, at_random(seed))
         simulated = simulate(env.model.source.workload, "2x4", baseline, env.model.config.simulated)
@@ -200,7 +208,11 @@ def test_versus_baseline_compares_with_the_simulation_of_the_baseline(baseline: 
 
 def test_versus_baseline_of_a_truncated_episode_is_minus_1() -> None:
     for metric in ("mean_wait_s", "gpu_utilization"):
-        settings: dict[str, Any] = {"rewards": {"versus_baseline": 1.0}, "baseline": "fifo"}
+        settings: dict[str, Any] = {
+            "estimates": "exact",
+            "rewards": {"versus_baseline": 1.0},
+            "baseline": "fifo",
+        }
         assert steps(LONG_SHORT, "1x1", [0], max_steps=1, baseline_metric=metric, **settings) == [-1.0]
         # H = 0 + 0.5 · 110 = 55 s: passed when the long job ends.
         assert steps(LONG_SHORT, "1x1", [0], horizon_factor=0.5, baseline_metric=metric, **settings) == [-1.0]
@@ -209,7 +221,11 @@ def test_versus_baseline_of_a_truncated_episode_is_minus_1() -> None:
 def test_versus_baseline_is_0_where_the_metric_is_not_defined() -> None:
     cluster = Cluster(nodes=(NodeGroup(gpus=0, type="cpu", cpus=1),))  # no GPUs, no utilisation
     jobs = [Job(0, 10, 0, cpus=1)]
-    settings: dict[str, Any] = {"rewards": {"versus_baseline": 1.0}, "baseline_metric": "gpu_utilization"}
+    settings: dict[str, Any] = {
+        "estimates": "exact",
+        "rewards": {"versus_baseline": 1.0},
+        "baseline_metric": "gpu_utilization",
+    }
     assert steps(jobs, cluster, [0], **settings) == [0.0]
 
 

@@ -133,7 +133,8 @@ def test_jobs_of_an_earlier_part_of_the_trace_count_as_finished() -> None:
 
 def test_history_does_not_matter_to_those_who_do_not_look_at_it() -> None:
     assert starts_s(UNLEARNED, "fifo", PAST) == starts_s(UNLEARNED, "fifo")
-    assert starts_s(UNLEARNED, "sjf", PAST) == starts_s(UNLEARNED, "sjf")
+    exact = {"estimates": "exact"}
+    assert starts_s(UNLEARNED, "sjf", PAST, **exact) == starts_s(UNLEARNED, "sjf", **exact)
 
 
 @pytest.mark.parametrize("policy", ["qssf", "gittins+greedy", "qssf+easy/spread"])

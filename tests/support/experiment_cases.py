@@ -42,16 +42,16 @@ each = { seed = [3] }
 [[step]]
 name = "test"
 run = ["evaluate", "{here}/evolve-*", "--on", "{here}/jobs.parquet", "--cluster", "4x8", "--windows", "6",
-  "--jobs-per-window", "24", "--out", "{here}/test"]
+  "--jobs-per-window", "24", "--all-heuristics", "--choosing-windows", "3", "--out", "{here}/test"]
 
 [[step]]
 name = "episodes"
-run = ["evaluate", "{here}/evolve-3", "--episodes", "5", "--against", "fifo+easy", "--out", "{here}/episodes"]
+run = ["evaluate", "{here}/evolve-3", "--episodes", "5", "--current", "fifo+easy", "--out", "{here}/episodes"]
 
 [[step]]
 name = "draws"
 run = ["evaluate", "{here}/evolve-3", "--on", "demo", "--cluster", "4x8", "--draws", "--windows", "3",
-  "--jobs-per-window", "24", "--against", "sjf+easy", "--out", "{here}/draws"]
+  "--jobs-per-window", "24", "--current", "sjf+easy", "--out", "{here}/draws"]
 
 [[table]]
 evaluation = "test"
@@ -102,7 +102,14 @@ def with_seeds(comparison: Comparison, shifts: tuple[float, ...]) -> Comparison:
         noise = pl.Series(np.random.default_rng(number).normal(0.0, 0.001, rows.height))
         own = rows.with_columns(pl.lit(f"runs/ppo-{number}").alias("policy"), pl.col(metric) * shift + noise)
         frames.append(own)
-    return replace(comparison, policies=tuple(entries), windows=pl.concat(frames))
+    return replace(
+        comparison,
+        policies=tuple(entries),
+        windows=pl.concat(frames),
+        rival=None,
+        hindsight=None,
+        whole=None,
+    )
 
 
 def copy_of(experiment: Experiment, here: Path, **changes: Any) -> Experiment:

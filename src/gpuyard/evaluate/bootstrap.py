@@ -126,12 +126,16 @@ def _log_ratios(own: Floats, other: Floats, offset: float) -> Floats | None:
 
 def _log_interval(logs: Floats, block: int, disjoint: float | None) -> tuple[float, float]:
     """The 95 % interval of the geometric mean, less 1."""
-    samples = resampled_means(logs, block)
-    tail = 50 * (1 - LEVEL)
-    low, high = np.percentile(samples, [tail, 100 - tail])
     middle, factor = float(logs.mean()), widening(block, len(logs), disjoint)
-    ends = (math.expm1(middle + factor * (float(end) - middle)) for end in (low, high))
-    return tuple(ends)  # type: ignore[return-value]
+    low, high = (math.expm1(middle + factor * (end - middle)) for end in _resampled_logs(logs, block))
+    return low, high
+
+
+def _resampled_logs(logs: Floats, block: int) -> tuple[float, float]:
+    """The interval of the mean logarithm as resampling alone gives it."""
+    tail = 50 * (1 - LEVEL)
+    low, high = np.percentile(resampled_means(logs, block), [tail, 100 - tail])
+    return float(low), float(high)
 
 
 def interval(own: Floats, other: Floats, block: int, disjoint: float | None = None) -> tuple[float, float]:
@@ -142,8 +146,20 @@ def interval(own: Floats, other: Floats, block: int, disjoint: float | None = No
     return _away(low, centre, factor), _away(high, centre, factor)
 
 
-def resampled_interval(own: Floats, other: Floats, block: int) -> tuple[float, float]:
-    """The same as resampling alone gives it, which is too narrow where windows are few or overlap."""
+def resampled_interval(
+    own: Floats, other: Floats, block: int, offset: float | None = None
+) -> tuple[float, float]:
+    """What resampling alone gives, which is too narrow where windows are few or overlap.
+
+    Args:
+        own: One value per window.
+        other: The other policy's.
+        block: How many windows are resampled together.
+        offset: As of ``paired_difference``.
+    """
+    if offset is not None and (logs := _log_ratios(own, other, offset)) is not None:
+        low, high = _resampled_logs(logs, block)
+        return math.expm1(low), math.expm1(high)
     samples = resampled_differences(own, other, block, RESAMPLES)
     tail = 50 * (1 - LEVEL)
     # Between a number and infinity, which stands where the other's mean is 0, nothing can be interpolated.

@@ -47,5 +47,5 @@ def test_the_screen_leaves_out_how_heuristics_compare_with_each_other() -> None:
     DemoTraining(None, test).show(console)  # type: ignore[arg-type]
     shown = " ".join(console.export_text().split())
     assert "Other metrics, learned:" in shown
-    assert "other: 10 % higher" not in shown
-    assert "other: 10 % higher" in " ".join(test.summary().split())
+    assert "other: not recommended." not in shown
+    assert "other: not recommended." in " ".join(test.summary().split())

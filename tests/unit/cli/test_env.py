@@ -26,6 +26,9 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
     return runner(capfd, "env")
 
 
+EXACT = ("--set", "estimates=exact")
+
+
 def document(run: Run, *arguments: object) -> Any:
     code, out, errors = run(*arguments, "--json")
     assert (code, errors) == (0, "")
@@ -228,7 +231,7 @@ def test_windows_of_a_workload_keep_their_rows(run: Run, tmp_path: Path) -> None
     columns = {"submit_s": np.arange(50.0), "duration_s": np.full(50, 20.0), "gpus": np.full(50, 2)}
     write_workload(make_workload(pl.DataFrame(columns)), tmp_path / "all.csv")
     where = ("--workload", tmp_path / "all.csv", "--cluster", "2x4", "--out", tmp_path)
-    document(run, "export", "SelectJob-v0", "--seeds", "1,2", "--set", "jobs_per_episode=10", *where)
+    document(run, "export", "SelectJob-v0", "--seeds", "1,2", "--set", "jobs_per_episode=10", *EXACT, *where)
     rows = [read_workload(tmp_path / f"seed-{seed}" / "jobs.csv").frame["row"].to_list() for seed in (1, 2)]
     assert rows[0] != rows[1]
     for some in rows:

@@ -151,9 +151,11 @@ def test_fits_that_cannot_be_are_refused(run: Run, tmp_path: Path) -> None:
 
 
 def test_built_in_workloads_run_on_the_cluster_they_are_meant_for(run: Run) -> None:
-    printed = json.loads(ok(run("simulate", "bursty-8gpu", "--json")))
+    printed = json.loads(ok(run("simulate", "bursty-8gpu", "--estimates", "none", "--json")))
     assert (printed["jobs"], printed["cluster"]) == (400, "1x8")
-    other = json.loads(ok(run("simulate", "bursty-8gpu", "--cluster", "2x8", "--json")))
+    other = json.loads(
+        ok(run("simulate", "bursty-8gpu", "--estimates", "none", "--cluster", "2x8", "--json"))
+    )
     assert other["cluster"] == "2x8"
     assert json.loads(ok(run("workload", "describe", "surges", "--json")))["cluster"] == "8x8"
     assert json.loads(ok(run("workload", "audit", "all-at-once", "--json")))["cluster"] is not None

@@ -54,6 +54,10 @@ GIVEN: dict[str, tuple[list[str], object]] = {
 ALONE = "defragment"  # it goes with neither quotas nor a power cap
 
 
+CHOSEN = "requested"
+"""What ``estimates = auto`` is for these jobs."""
+
+
 def settings_of(run: Run, *options: str) -> dict[str, Any]:
     code, out, err = run("simulate", "demo", "--cluster", "8x8:v100", *options, "--json")
     assert code == 0, err
@@ -73,7 +77,8 @@ def test_settings_reach_the_simulation(run: Run) -> None:
     options = [word for words, _ in together.values() for word in words]
     wanted = {name: value for name, (_, value) in together.items()}
     assert settings_of(run, *options) == wanted | {ALONE: SimulationConfig().defragment}
-    assert settings_of(run, *GIVEN[ALONE][0]) == SimulationConfig(defragment=True).model_dump(mode="json")
+    alone = SimulationConfig(defragment=True, estimates=CHOSEN)
+    assert settings_of(run, *GIVEN[ALONE][0]) == alone.model_dump(mode="json")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +89,7 @@ def test_whole_numbers_are_taken_as_they_are(run: Run, text: str, seed: int) -> 
 
 
 def test_what_is_not_given_is_as_the_model_says(run: Run) -> None:
-    assert settings_of(run) == SimulationConfig().model_dump(mode="json")
+    assert settings_of(run) == SimulationConfig(estimates=CHOSEN).model_dump(mode="json")
 
 
 def test_borrowing_can_be_allowed_in_so_many_words(run: Run) -> None:

@@ -74,7 +74,7 @@ def test_the_tables_have_a_line_per_policy_and_a_dash_for_what_was_not_run(
 ) -> None:
     assert main(["shared.csv@2x4"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("### shared on 2x4: 3 jobs, estimates exact\n")
+    assert out.startswith("### shared on 2x4: 3 jobs, estimates history\n")
     lines = [line for line in out.splitlines() if line.startswith("| `")]
     assert [line.split("`")[1] for line in lines] == [policy for _, policy in policies_to_survey()]
     assert {line.count("|") for line in lines} == {len(SHOWN) + 2}

@@ -403,4 +403,5 @@ def test_weak_intervals_are_unclear_everywhere(
     page = " ".join(place.page("one").split())
     assert bool(re.search(r"\*\*Windows\.\*\* 6 windows.{0,50} are too few for a verdict", page)) == weak
     index = " ".join(place.page("index").split())
-    assert ("unclear in 1, where windows are few" in index) == weak
+    # The three draws are too few in any case.
+    assert f"unclear in {1 + weak}, where windows are few" in index

@@ -27,6 +27,8 @@ from experiments.together import together
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.bootstrap import paired_difference
+from gpuyard.evaluate.wording import verdict_in_words
+from gpuyard.units import metric_text
 from support.experiment_cases import finished_experiment, with_seeds
 
 
@@ -59,14 +61,18 @@ def test_the_page_has_the_figures_of_the_comparison(finished: Experiment, tmp_pa
     page = published_page(finished, tmp_path)
     comparison = Comparison.read(finished.here / "test")
     reference = comparison.policy(comparison.reference or "")
-    assert comparison.hindsight == reference.name
-    mean = f"{comparison.mean(reference.name):.2f}"
-    assert f"| `{reference.label}` | reference, best in hindsight | | {mean} | | |" in page
+    mean = metric_text(comparison.setting.metric, comparison.mean(reference.name))
+    assert re.search(rf"\| `{re.escape(reference.label)}` \| reference[^|]* \| \| {mean} \| \| \|", page)
+    rival = comparison.policy(comparison.rival or "")
+    assert re.search(rf"\| `{re.escape(rival.label)}` \| best on earlier windows", page)
+    assert "Windows begin on a busy cluster." in page
+    assert "geometric means of the ratios" in page
+    assert "begins with an empty cluster" not in page
     found = comparison.difference("evolve-3")
     row = re.search(r"\| `evolve-3` \| learned \| (\w+) \| (\S+) \| (\S+) %", page)
     assert row is not None
-    assert row[1] == found.verdict
-    assert row[2] == f"{comparison.mean('evolve-3'):.2f}"
+    assert row[1] == verdict_in_words(found, comparison.setting)
+    assert row[2] == metric_text(comparison.setting.metric, comparison.mean("evolve-3"))
     assert row[3].lstrip("+−") == f"{100 * abs(found.ratio):.1f}"
     for text in (
         *("Nothing to speak of.", "All of it.", "6 windows of 24 jobs of the test part"),
@@ -112,16 +118,17 @@ def test_tests_together_are_those_of_all_windows(finished: Experiment) -> None:
     found = together(parts)
     own = [np.mean([one.values(name) for name in best.policies], axis=0) for one, best in parts]
     other = [one.values(str(one.reference)) for one, _ in parts]
-    assert found.values("learned").tolist() == np.concatenate(own).tolist()
+    assert found.values("learned") == pytest.approx(np.concatenate(own), rel=1e-12)
     assert found.values("reference").tolist() == np.concatenate(other).tolist()
     setting = parts[0][0].setting
     assert found.setting.disjoint == 2 * setting.disjoint
     expected = paired_difference(
-        np.concatenate(own),
+        found.values("learned"),
         np.concatenate(other),
         block=setting.block,
         disjoint=2 * setting.disjoint,
         lower_is_better=setting.lower_is_better,
+        offset=0.0,
     )
     assert found.difference("learned") == expected
 
@@ -268,7 +275,7 @@ def test_seeds_of_one_kind_are_one_row(finished: Experiment) -> None:
     values = [comparison.values(f"ppo-{number}") for number in range(3)]
     reference = comparison.values(comparison.reference or "")
     setting = comparison.setting
-    how = {"block": setting.block, "disjoint": setting.disjoint, "lower_is_better": True}
+    how = {"block": setting.block, "disjoint": setting.disjoint, "lower_is_better": True, "offset": 0.0}
     expected = paired_difference(np.mean(values, axis=0), reference, **how)
     assert (row.label, len(row.policies), row.better) == ("ppo", 3, 2)
     assert row.difference is not None
