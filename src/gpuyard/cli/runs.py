@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -165,6 +166,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "higher_is_better": run.higher_is_better if run.metric else None,
         "best": None if run.best is None else _validation(run.best),
         "best_heuristic": None if heuristic is None else {"policy": heuristic[0], "score": heuristic[1]},
+        "recommendation": None if run.recommendation is None else asdict(run.recommendation),
     }
 
 
@@ -175,4 +177,5 @@ def _validation(done: Validation) -> dict[str, Any]:
         "score": done.score,
         "heuristic_scores": done.scores,
         "metrics": done.metrics,
+        "broken": [asdict(one) for one in done.broken],
     }

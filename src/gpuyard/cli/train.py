@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from pydantic import BaseModel
 
 from gpuyard.cli.inputs import check_output, flag, one_line, open_console, print_json
 from gpuyard.cli.parameters import Flag, Json, settings
 from gpuyard.cli.runs import run_document
+from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError, spelt
-from gpuyard.learn.config import EnvironmentSection, TrainConfig, TrainingSection
+from gpuyard.learn.config import EnvironmentSection, TrainConfig, TrainingSection, ValidationSection
 from gpuyard.learn.process.exit_codes import FAILED
+from gpuyard.network.config import NetworkConfig
+from gpuyard.observation.config import EnvConfig
 from gpuyard.runs.directory import FOLDER, find_directory, open_run
 from gpuyard.terminal.console import errors
 from gpuyard.terminal.live import watch_training
@@ -124,9 +128,7 @@ def parse_options(tokens: Sequence[str]) -> dict[str, Any]:
         token = rest.pop(0)
         name, equals, value = token.partition("=")
         if not name.startswith("--") or "." not in name:
-            raise InputError(
-                f"cannot read {token!r}; settings are written --TABLE.KEY VALUE, such as --ppo.clip 0.1"
-            )
+            raise InputError(_unreadable(token, name))
         if not equals:
             if not rest:
                 raise InputError(f"{name} needs a value")
@@ -139,6 +141,21 @@ def parse_options(tokens: Sequence[str]) -> dict[str, Any]:
                 raise InputError(f"{name}: {part} has been given a value already, and is no table")
         place[key] = _value(value)
     return tables
+
+
+def _unreadable(token: str, name: str) -> str:
+    """How a setting is spelt that was given without its table."""
+    key = name.removeprefix("--").replace("-", "_")
+    if name.startswith("--"):
+        tables: dict[str, type[BaseModel]] = {
+            "environment": EnvConfig,
+            "environment.simulation": SimulationConfig,
+        }
+        tables |= {"validation": ValidationSection, "network": NetworkConfig}
+        for table, model in tables.items():
+            if key in model.model_fields:
+                return f"{name} is written --{table}.{key} VALUE in gpuyard train"
+    return f"cannot read {token!r}; settings are written --TABLE.KEY VALUE, such as --ppo.clip 0.1"
 
 
 def _value(text: str) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
+from gpuyard.config import AUTO
 from gpuyard.learn import algorithms
 from gpuyard.registry import lookup, registered
 
@@ -71,11 +72,14 @@ class Algorithm:
         """
         from gpuyard.learn.memory.environments import Environments
         from gpuyard.policies.grammar import parse_policy
+        from gpuyard.simulation.find import find_policy
 
         environments = Environments(config.environment)
         warm = (config.warm_start.policy,) if config.warm_start else ()
         for policy in (*config.validation.heuristics, *warm):
             parse_policy(policy)
+        if config.validation.current != AUTO:
+            find_policy(config.validation.current)
         config = config.model_copy(update={"environment": environments.written_down()})
         return config, environments.remarks()
 

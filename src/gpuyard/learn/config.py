@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gpuyard.config import Seed, Whole, available_cores, refusal
+from gpuyard.config import AUTO, GuardConfig, Seed, Whole, available_cores, refusal
 from gpuyard.errors import InputError, setting
 from gpuyard.files import toml_text
 from gpuyard.learn.algorithm import Algorithm, algorithm_names, find_algorithm
@@ -95,8 +95,12 @@ class TrainingSection(Section):
     """Stop when the validation's score reaches this."""
 
 
-class ValidationSection(Section):
-    """Held-out windows (or draws) on which the policy is judged from time to time."""
+class ValidationSection(Section, GuardConfig):
+    """Held-out windows (or draws) on which the policy is judged from time to time.
+
+    Limits on waits hold for windows of a workload in step mode ``instant``, over all jobs: the mean of the
+    windows' 99th percentiles and the longest wait of all, against what runs today on the same windows.
+    """
 
     every_steps: Annotated[int, Field(ge=1)] | None = None
     """None: ten times in the course of training."""
@@ -110,6 +114,9 @@ class ValidationSection(Section):
     """Over windows; None: the mean of returns, the geometric mean of everything else."""
     heuristics: tuple[Name, ...] = ()
     """Policies to compare with; none: a few usual ones."""
+    current: Name = AUTO
+    """What runs today, from which limits on waits are counted; auto: what the log recorded where the whole
+    part is replayed, else fifo+easy, or fifo+greedy without estimates."""
     max_jct_increase: Annotated[float, Field(ge=0)] | None = None
     """Charge for a mean completion time above that of the best of ``heuristics`` by more than this share."""
     jct_of: Literal["mean", "typical"] = "mean"

@@ -1,16 +1,20 @@
 """Training runs: a run is one directory, and its files are all there is to know about it."""
 
 import difflib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from gpuyard.errors import InputError
 from gpuyard.files import read_toml
 from gpuyard.registry import suggest
 from gpuyard.runs.progress import Progress, Record, is_being_written, printable, read_progress
+
+if TYPE_CHECKING:
+    from gpuyard.metrics.guards import BrokenLimit
 
 FOLDER = "runs"
 """Where runs are kept unless another folder is given."""
@@ -55,6 +59,7 @@ class Validation:
         better: Whether it was the best so far.
         metrics: Values by metric, of ``policy`` and of each heuristic.
         scores: The score of each heuristic, where that is known.
+        broken: Limits on waits that the policy breaks on the windows, the worst first.
     """
 
     step: int
@@ -63,6 +68,7 @@ class Validation:
     better: bool
     metrics: Mapping[str, Mapping[str, float | None]]
     scores: Mapping[str, float]
+    broken: "tuple[BrokenLimit, ...]" = ()
 
     @classmethod
     def of(cls, record: Record) -> "Validation":
@@ -77,7 +83,39 @@ class Validation:
             if name != POLICY and (score := values.get(SCORE)) is not None
         }
         better = bool(record.get("better"))
-        return cls(record["step"], record.get("elapsed_s"), record.get("score"), better, metrics, scores)
+        reached = (record["step"], record.get("elapsed_s"), record.get("score"), better)
+        return cls(*reached, metrics, scores, _broken(record))
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Whether the best model of a run is recommended for a check on held-out jobs.
+
+    Attributes:
+        kind: ``recommended``, ``not-recommended``, or ``unknown``: it could not be replayed.
+        current: What runs today, from which limits on waits are counted.
+        broken: Limits that it breaks in the whole validation part, the worst first.
+        why: Why nothing is known; else empty.
+    """
+
+    kind: str
+    current: str
+    broken: "tuple[BrokenLimit, ...]"
+    why: str = ""
+
+    @classmethod
+    def of(cls, record: Record) -> "Recommendation":
+        """From a line of ``progress.jsonl``."""
+        kind, current, why = (printable(record.get(name)) for name in ("kind", "current", "why"))
+        return cls(kind, current, _broken(record), why)
+
+
+def _broken(record: Record) -> "tuple[BrokenLimit, ...]":
+    if not record.get("broken"):
+        return ()
+    from gpuyard.metrics.guards import BrokenLimit  # which loads polars
+
+    return tuple(BrokenLimit(**one) for one in record["broken"])
 
 
 @dataclass(frozen=True)
@@ -142,6 +180,23 @@ class Run:
         """The validation whose model is kept as the best."""
         scored = [one for one in self.validations if one.score is not None]
         return next((one for one in reversed(scored) if one.better), None)
+
+    @property
+    def recommendation(self) -> Recommendation | None:
+        """What was found of its best model when it ended; None if it did not end, or nothing can be said."""
+        last = next(
+            (one for one in reversed(self.progress.records) if one["event"] in ("recommendation", "resume")),
+            None,
+        )
+        return Recommendation.of(last) if last is not None and last["event"] == "recommendation" else None
+
+    @property
+    def is_unmoved(self) -> bool:
+        """Whether every validation, of at least two, has the score of what training started from."""
+        scores = [one.score for one in self.validations if one.score is not None]
+        if len(scores) < 2 or self.validations[0].step > 0:
+            return False
+        return all(math.isclose(score, scores[0], rel_tol=1e-9) for score in scores)
 
     @property
     def metric(self) -> str:

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -125,9 +125,23 @@ def _first_wrong(record: Record) -> str | None:
         for name, value in values.items():
             if not _is_number(value):
                 return f"{name} is {str(value)[:40]!r}, expected a number or null"
+    if (wrong := _wrong_limit(record.get("broken") or [])) is not None:
+        return wrong
     if event == "stop" and record.get("reason") not in STOP_REASONS:
         return f"reason is {record.get('reason')!r}, expected {', '.join(STOP_REASONS)}"
     return None
+
+
+def _wrong_limit(broken: Any) -> str | None:
+    """What is wrong with a list of broken limits."""
+    if not broken:
+        return None
+    from gpuyard.metrics.guards import BrokenLimit  # which loads polars
+
+    names = {field.name for field in fields(BrokenLimit)}
+    if isinstance(broken, list) and all(isinstance(one, dict) and set(one) == names for one in broken):
+        return None
+    return f"broken is {str(broken)[:40]!r}, expected a list of limits"
 
 
 def _is_number(value: Any) -> bool:

@@ -10,6 +10,8 @@ from gpuyard.units import plural
 COMPARISON = ("run", "algorithm", "state", "samples", "minutes", "best score", "best heuristic", "in words")
 """Columns of ``comparison_rows``."""
 
+UNMOVED = "The policy is still the one that it started from: training has not changed what it does."
+
 
 def run_names(runs: Sequence[Run]) -> list[str]:
     """What runs are called: their names, or their directories if two have the same name."""
@@ -27,7 +29,8 @@ def verdict(run: Run) -> str:
         return f"{said}."
     name, score = heuristic
     stands = compared_text(run.best.score, short_policy(name), score, run.higher_is_better)
-    return f"{said}: {stands} ({short_number(score)}), the best heuristic on the same windows."
+    unmoved = f" {UNMOVED}" if run.is_unmoved else ""
+    return f"{said}: {stands} ({short_number(score)}), the best heuristic on the same windows.{unmoved}"
 
 
 def comparison_rows(runs: Sequence[Run], names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -39,6 +42,7 @@ def comparison_rows(runs: Sequence[Run], names: Sequence[str]) -> list[tuple[str
         if score is not None and heuristic is not None:
             beside = f"{short_policy(heuristic[0])} {short_number(heuristic[1])}"
             words = compared_text(score, short_policy(heuristic[0]), heuristic[1], run.higher_is_better)
+            words += "; as it started" if run.is_unmoved else ""
         minutes = f"{run.progress.elapsed_s / 60:.1f}"
         steps = f"{run.last_step:,}"
         rows.append(

@@ -7,6 +7,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from gpuyard.runs.curves import short_policy
 from gpuyard.runs.directory import CHECKPOINT, DIAGNOSIS, POLICY, STATE_TEXTS, Run
 from gpuyard.runs.summary import COMPARISON, comparison_rows, settings_of, verdict
 from gpuyard.terminal.panel import validation_table
@@ -46,6 +47,7 @@ def run_description(run: Run, width: int) -> Group:
             reverse=run.higher_is_better,
         )
         parts += ["", verdict(run), validation_table(run.best, [POLICY, *others], run.metric, width)]
+        parts += limits_in_words(run)
     if settings := settings_of(run.config):
         parts += ["", Text("Settings", style="bold"), _pairs(settings)]
     return Group(*parts, "", *_advice(run))
@@ -101,6 +103,7 @@ def outcome_in_words(run: Run) -> str:
     }
     lines.append(reasons.get(run.state, "Training was killed") + ".")
     lines += _comparison(run)
+    lines += limits_in_words(run)
     if run.model is not None:
         lines.append(
             "Use it wherever a policy is named: "
@@ -116,7 +119,9 @@ def _comparison(run: Run) -> list[str]:
     if best is None or best.score is None:
         return []
     start = run.validations[0].score
-    if best.step == 0:
+    if run.is_unmoved:
+        lines = [f"{_still(run)}, with a score of {best.score:.4g}: training has not changed what it does."]
+    elif best.step == 0:
         lines = [f"Training did not improve on what it started from (score {best.score:.4g}), which is kept."]
     else:
         lines = [f"The best score on held-out windows is {best.score:.4g}; it started from {start:.4g}."]
@@ -125,3 +130,31 @@ def _comparison(run: Run) -> list[str]:
         verdict = "more than" if best.score > score else "as much as" if best.score == score else "less than"
         lines.append(f"That is {verdict} the best heuristic there, {name}, has: {score:.4g}.")
     return lines
+
+
+def _still(run: Run) -> str:
+    """What a policy that has not moved is."""
+    network = run.config.get("network", {})
+    rule = network.get("residual") == "rule" or network.get("kind") in ("rule", "state-rule")
+    if network.get("residual") == "base":
+        return "The policy is still the base policy that it started from"
+    return f"The policy is still the {'rule' if rule else 'one'} that it started from"
+
+
+def limits_in_words(run: Run) -> list[str]:
+    """Whether the best model of a run is recommended, or which limit it breaks on windows."""
+    from gpuyard.evaluate.wording import limit_in_words  # which loads polars
+
+    said = run.recommendation
+    if said is None:
+        if run.best is None or not run.best.broken:
+            return []
+        return [f"It breaks a limit on held-out windows: {limit_in_words(run.best.broken[0])}."]
+    whole = f"(the whole validation part in one go, against {short_policy(said.current)})"
+    if said.kind == "recommended":
+        return [
+            f"Recommended for a check on held-out jobs {whole}: gpuyard evaluate {run.directory} --on JOBS"
+        ]
+    if said.kind == "unknown":
+        return [f"Not checked {whole}: {said.why}."]
+    return [f"Not recommended: {limit_in_words(said.broken[0])} {whole}."]

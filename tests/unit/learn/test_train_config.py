@@ -174,6 +174,21 @@ def test_options_are_read_as_numbers_lists_and_text() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("token", "spelling"),
+    [
+        ("--estimates", "--environment.estimates VALUE"),
+        ("--warmup-jobs=0", "--environment.warmup_jobs VALUE"),
+        ("--oversize", "--environment.simulation.oversize VALUE"),
+        ("--current", "--validation.current VALUE"),
+        ("--width", "--network.width VALUE"),
+    ],
+)
+def test_a_setting_without_its_table_is_answered_with_its_spelling(token: str, spelling: str) -> None:
+    with pytest.raises(InputError, match=f"is written {spelling}"):
+        parse_options([token, "exact"])
+
+
 @pytest.mark.parametrize("tokens", [["clip"], ["--clip", "3"], ["--ppo.clip"]])
 def test_options_that_cannot_be_read_are_refused(tokens: list[str]) -> None:
     with pytest.raises(InputError, match=r"ppo\.clip"):

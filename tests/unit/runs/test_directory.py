@@ -16,6 +16,8 @@ from gpuyard.errors import InputError
 from gpuyard.runs import progress
 from gpuyard.runs.directory import Validation, find_runs, open_run
 from gpuyard.runs.progress import ProgressTail, ProgressWriter, is_being_written, read_progress
+from gpuyard.runs.summary import comparison_rows
+from gpuyard.terminal.runs import outcome_in_words
 from support.sample_runs import sample_records, write_run
 
 LINE = '{"event":"update","step":1,"values":{}}\n'
@@ -364,3 +366,26 @@ def test_settings_that_are_no_toml_are_refused(tmp_path: Path) -> None:
 def test_names_cannot_move_the_cursor(tmp_path: Path) -> None:
     run = open_run(write_run(tmp_path / "run", updates=1, name="a\x1b[2Jb", algorithm="p\npo", config=""))
     assert (run.name, run.algorithm) == ("a[2Jb", "ppo")
+
+
+# What did not move
+
+
+@pytest.mark.parametrize(
+    ("scores", "unmoved"), [([0.687, 0.687, 0.687], True), ([0.687, 0.688], False), ([0.687], False)]
+)
+def test_a_run_whose_score_never_changes_says_so(tmp_path: Path, scores: list[float], unmoved: bool) -> None:
+    start = {"event": "start", "metric": "return", "higher_is_better": True}
+    done = [validation(100 * i, score, i == 0, fifo__score=0.5) for i, score in enumerate(scores)]
+    write(tmp_path / "progress.jsonl", start, *done, {"event": "stop", "reason": "finished"})
+    run = open_run(tmp_path)
+    assert run.is_unmoved == unmoved
+    assert ("still the one that it started from" in outcome_in_words(run)) == unmoved
+    assert ("as it started" in comparison_rows([run], ["run"])[0][-1]) == unmoved
+
+
+@pytest.mark.parametrize("broken", [3, [{"by": "all"}], ["p99"]])
+def test_limits_that_are_none_are_refused(log: Path, broken: Any) -> None:
+    write(log, {**validation(0, 1.0, True), "broken": broken})
+    with pytest.raises(InputError, match=r"line 1: broken is .* expected a list of limits"):
+        read_progress(log)

@@ -4,14 +4,15 @@ from typing import Any
 
 import numpy as np
 
+from gpuyard.config import AUTO, USUAL_CURRENT
 from gpuyard.env.registration import checked_kind
 from gpuyard.env.vector import SchedulingVectorEnv, make_model
-from gpuyard.errors import setting
+from gpuyard.errors import InputError, setting
 from gpuyard.learn.config import EnvironmentSection, ValidationSection
 from gpuyard.native.information import why_chosen
 from gpuyard.observation.config import HOST_KINDS
 from gpuyard.observation.episodes import WindowedJobs
-from gpuyard.observation.spec import EnvModel
+from gpuyard.observation.spec import EnvModel, acting_policy
 from gpuyard.units import plural
 from gpuyard.workload import Workload, read_workload
 from gpuyard.workload.shaping.slices import window
@@ -99,6 +100,24 @@ class Environments:
         rows = model.episode_rows
         count = min(section.windows, len(rows))
         return model, [int(row) for row in np.linspace(rows[0], rows[-1], count).round()]
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether limits on waits hold: jobs of a workload are selected, in step mode ``instant``."""
+        config = self._training.config
+        return not self.draws and self.kind not in HOST_KINDS and config.step_mode == "instant"
+
+    def today(self, asked: str) -> str:
+        """What runs today where it has to act in the environment: as asked for if it can, else what is usual.
+
+        Args:
+            asked: A policy's name, or ``auto``.
+        """
+        usual = "fifo+greedy" if self._training.config.simulated.estimates == "none" else USUAL_CURRENT
+        try:
+            return acting_policy(usual if asked == AUTO else asked, self.kind).name
+        except InputError:
+            return acting_policy(usual, self.kind).name
 
     def usual_heuristics(self) -> tuple[str, ...]:
         """What a learned policy is expected to beat here."""

@@ -25,6 +25,7 @@ from gpuyard.learn.memory.environments import Environments
 from gpuyard.learn.process.checkpoint import Checkpoint
 from gpuyard.learn.process.group import ProcessGroup
 from gpuyard.learn.process.loop import Judged, TrainingLoop
+from gpuyard.learn.process.recommendation import recommendation
 from gpuyard.learn.process.validation import Validation, model_of
 from gpuyard.learn.start import make_policy_network
 from gpuyard.network.config import RULE_KINDS
@@ -83,10 +84,8 @@ class EvolveLoop(TrainingLoop):
         population = self._evolution.ask()
         names = self._episodes()
         results = self._runner.run_many(names, [self._native(point.tensors) for point in population])
-        jct = None
-        if self.config.validation.max_jct_increase is not None:
-            jct = self._runner.run(names, self._validation.reference).metrics["mean_jct_s"]
-        losses = [self._validation.loss(result, jct) for result in results]
+        measure = self._validation.measure(lambda policy: self._runner.run(names, policy))
+        losses = [self._validation.loss(result, measure) for result in results]
         self._check_finite(losses)
         self._evolution.tell(population, losses)
         self.step = self.generation * self.settings.population * self.settings.episodes
@@ -130,7 +129,11 @@ class EvolveLoop(TrainingLoop):
         judgement = self._validation.run(mean)
         self._check_finite([judgement.score])
         model = model_of(self.config, self._model, mean, self.step, judgement)
-        return Judged(judgement.score, self._validation.record(judgement), model)
+        return Judged(judgement.score, self._validation.record(judgement), model, judgement.broken)
+
+    def recommendation(self) -> dict[str, Any] | None:
+        """Whether the best model keeps the limits on waits in the whole validation part."""
+        return recommendation(self._environments, self.config.validation, self.directory)
 
     def state(self) -> Checkpoint:
         """The losses: everything else follows from them and the seed."""

@@ -22,6 +22,7 @@ from gpuyard.learn.process.checkpoint import Checkpoint
 from gpuyard.learn.process.group import ProcessGroup
 from gpuyard.learn.process.loop import COUNTERS, Judged, TrainingLoop
 from gpuyard.learn.process.probe import action_record
+from gpuyard.learn.process.recommendation import recommendation
 from gpuyard.learn.process.tensorboard import open_board
 from gpuyard.learn.process.validation import Validation, model_of
 from gpuyard.learn.start import load_weights, make_policy_network
@@ -163,7 +164,11 @@ class GradientLoop(TrainingLoop):
         tensors = {name: t.detach().cpu().numpy() for name, t in self.network.state_dict().items()}
         judgement = self._validation.run(tensors)
         model = model_of(self.config, self.collector.env.model, tensors, self.step, judgement)
-        return Judged(judgement.score, self._validation.record(judgement), model)
+        return Judged(judgement.score, self._validation.record(judgement), model, judgement.broken)
+
+    def recommendation(self) -> dict[str, Any] | None:
+        """Whether the best model keeps the limits on waits in the whole validation part."""
+        return recommendation(self.environments, self.config.validation, self.directory)
 
     def after_validation(self) -> None:
         """What the policy does in the states it is in."""

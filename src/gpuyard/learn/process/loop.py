@@ -9,6 +9,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from gpuyard.learn.algorithm import NotFiniteError, find_algorithm
 from gpuyard.learn.config import TrainConfig
 from gpuyard.learn.process.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from gpuyard.learn.process.group import ProcessGroup
+from gpuyard.metrics.guards import BrokenLimit
 from gpuyard.network.model_file import ModelFile, write_model
 from gpuyard.runs.directory import BEST, CHECKPOINT, DIAGNOSIS, LAST, PROGRESS
 from gpuyard.runs.progress import ProgressWriter
@@ -32,11 +34,13 @@ class Judged(NamedTuple):
         score: Larger is better.
         values: Metrics of the policy and of heuristics, as the progress log has them.
         model: The policy that was judged.
+        broken: Limits on waits that it breaks on the windows, the worst first.
     """
 
     score: float
     values: Mapping[str, Any]
     model: ModelFile
+    broken: Sequence[BrokenLimit] = ()
 
 
 class TrainingLoop(ABC):
@@ -119,6 +123,13 @@ class TrainingLoop(ABC):
     def after_validation(self) -> None:  # noqa: B027
         """Write down what else is worth knowing of the policy that was judged."""
 
+    def recommendation(self) -> dict[str, Any] | None:
+        """Whether the best model is recommended for a check on held-out jobs, as the progress log has it.
+
+        Asked of the first process when training is over; None: nothing can be said.
+        """
+        return None
+
     def diagnosis(self) -> dict[str, Any]:
         """What is known of the run when a number stopped being finite."""
         return {}
@@ -145,6 +156,8 @@ class TrainingLoop(ABC):
             if self.first:
                 self._write_diagnosis(error)
         if self._log is not None:
+            if reason in ("finished", "early") and (said := self.recommendation()) is not None:
+                self.write({"event": "recommendation", "step": self.step, **said})
             self.write({"event": "stop", "reason": reason, "step": self.step, "elapsed_s": self.elapsed_s})
             self._log.close()
         return reason
@@ -234,7 +247,9 @@ class TrainingLoop(ABC):
             self.best_score = judged.score
             write_model(self.directory / BEST, judged.model)
         record = {"event": "validation", "step": self.step, "elapsed_s": self.elapsed_s}
-        self.write({**record, "score": judged.score, "better": better, "values": judged.values})
+        broken = [asdict(one) for one in judged.broken]
+        found = {"score": judged.score, "better": better, "broken": broken, "values": judged.values}
+        self.write({**record, **found})
         self.after_validation()
         self.validated_at = self.step
         if training.target is not None and judged.score >= training.target:

@@ -1,16 +1,19 @@
 """How good a policy is on held-out windows, compared with heuristics on the same windows."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from gpuyard.errors import InputError
 from gpuyard.learn.config import TrainConfig, ValidationSection
 from gpuyard.learn.memory.environments import Environments
 from gpuyard.metrics.catalogue import metrics
+from gpuyard.metrics.guards import BrokenLimit, broken_limits
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.model_file import ModelFile
 from gpuyard.network.rollout import EpisodeResults, native_network, run_episodes
@@ -29,7 +32,8 @@ SHOWN = (
     "gpu_utilization",
 )
 PENALTY = 10.0
-"""Charge, in logarithms of the metric, for each unit of the mean completion time above its limit."""
+"""Charge, in logarithms of the metric, for each unit of the mean completion time above its limit, and for
+each unit of the logarithm of a wait above its limit: waits can be a hundred times as long as they may be."""
 LARGEST_CHARGE = 100.0
 """In logarithms of the metric: what is worse than that is as bad as anything, and still a number."""
 
@@ -41,16 +45,32 @@ class Judgement:
     Attributes:
         score: Larger is better; what models are chosen by.
         values: Metrics by name, averaged over the windows.
+        broken: Limits on waits that it breaks on the windows, the worst first.
     """
 
     score: float
     values: dict[str, float]
+    broken: tuple[BrokenLimit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What limits are counted from, on the same windows.
+
+    Attributes:
+        jct: Mean completion times of the reference; None: there is no limit.
+        waits: Waits under what runs today; None: there is no limit.
+    """
+
+    jct: NDArray[np.float64] | None = None
+    waits: Mapping[str, float] | None = None
 
 
 class Validation:
     """Held-out windows, and what heuristics reach on them.
 
     Attributes:
+        current: What runs today, from which limits on waits are counted; None: there are none.
         reference: The best of the heuristics, from which the limit of completion times is counted. The base
             policy is one of them only if it is named as one: a tuned base may itself be beyond the limit.
 
@@ -73,14 +93,32 @@ class Validation:
         own = self._model.policy.name
         names = [_full_name(name) for name in section.heuristics or environments.usual_heuristics()]
         self.heuristics: dict[str, Judgement] = {}
+        self.current = environments.today(section.current) if environments.is_guarded else None
+        today = [] if self.current is None else [self.current]
         results = {
             name: run_episodes(self._model, self._names, name, threads=threads)
-            for name in dict.fromkeys([own, *names])
+            for name in dict.fromkeys([own, *names, *today])
         }
         self.reference = min(names, key=lambda name: self.loss(results[name]))
-        self._reference_jct = results[self.reference].metrics["mean_jct_s"]
+        self._measure = self.measure(results.__getitem__)
         for name, result in results.items():
             self.heuristics[name] = self._judge(result)
+
+    def measure(self, run: Callable[[str], EpisodeResults]) -> Measure:
+        """What limits are counted from on some windows.
+
+        Args:
+            run: Runs a policy on them.
+        """
+        limited = self._section.max_jct_increase is not None
+        jct = run(self.reference).metrics["mean_jct_s"] if limited else None
+        return Measure(jct, None if self.current is None else _waits(run(self.current)))
+
+    def broken(self, results: EpisodeResults, measure: Measure) -> tuple[BrokenLimit, ...]:
+        """Limits on waits that a policy breaks, the worst first."""
+        if measure.waits is None:
+            return ()
+        return tuple(broken_limits(_waits(results), measure.waits, _NO_CLASSES, _NO_CLASSES, self._section))
 
     @property
     def windows(self) -> int:
@@ -113,23 +151,20 @@ class Validation:
                 values[name] = mean
         if self._section.metric not in values:
             values[self._section.metric] = float(np.mean(results.metrics[self._section.metric]))
-        return Judgement(-self.loss(results, self._reference_jct), values)
+        broken = self.broken(results, self._measure)
+        return Judgement(-self.loss(results, self._measure), values, broken)
 
-    def loss(self, results: EpisodeResults, reference_jct: NDArray[np.float64] | None = None) -> float:
+    def loss(self, results: EpisodeResults, measure: Measure | None = None) -> float:
         """The metric over windows, such that smaller is better.
 
         Args:
             results: Of a policy.
-            reference_jct: Mean completion times of the same windows, from which a limit is counted; None:
-                no limit.
+            measure: What limits are counted from on the same windows; None: no limits.
         """
         section = self._section
         numbers = results.returns if section.metric == "return" else results.metrics[section.metric]
         average = section.average or ("mean" if section.metric == "return" else "geometric")
-        charge = 0.0
-        if reference_jct is not None and section.max_jct_increase is not None:
-            ratio = _increased(results.metrics["mean_jct_s"], reference_jct, section.jct_of)
-            charge = PENALTY * max(0.0, ratio - 1.0 - section.max_jct_increase)
+        charge = 0.0 if measure is None else PENALTY * self._excess(results, measure)
         if average == "mean":
             mean = float(np.mean(numbers))
             return (-mean if self._higher else mean) + charge * abs(mean)
@@ -140,6 +175,27 @@ class Validation:
         logarithm = float(np.mean(np.log(numbers)))
         charge = min(charge, LARGEST_CHARGE)
         return -float(np.exp(logarithm - charge)) if self._higher else float(np.exp(logarithm + charge))
+
+    def _excess(self, results: EpisodeResults, measure: Measure) -> float:
+        """By how much limits are exceeded, in units of them."""
+        excess = sum(math.log(one.excess) for one in self.broken(results, measure))
+        section = self._section
+        if measure.jct is not None and section.max_jct_increase is not None:
+            ratio = _increased(results.metrics["mean_jct_s"], measure.jct, section.jct_of)
+            excess += max(0.0, ratio - 1.0 - section.max_jct_increase)
+        return excess
+
+
+_NO_CLASSES = pl.DataFrame(schema={"by": pl.String, "class": pl.String, "jobs": pl.Int64})
+
+
+def _waits(results: EpisodeResults) -> dict[str, float]:
+    """Over all windows together: the mean of their 99th percentiles, and the longest wait."""
+    metrics = results.metrics
+    return {
+        "p99_wait_s": float(metrics["p99_wait_s"].mean()),
+        "max_wait_s": float(metrics["max_wait_s"].max()),
+    }
 
 
 def _increased(own: NDArray[np.float64], usual: NDArray[np.float64], of: str) -> float:

@@ -18,7 +18,7 @@ from gpuyard.learn.algorithms.evolve import (
 from gpuyard.learn.config import read_config
 from gpuyard.learn.memory.environments import Environments
 from gpuyard.learn.process.evolve_loop import EvolveLoop
-from gpuyard.learn.process.validation import Validation
+from gpuyard.learn.process.validation import Measure, Validation
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.rollout import EpisodeResults, native_network
 from gpuyard.network.sizes import NetworkSizes
@@ -34,6 +34,8 @@ TABLES: dict[str, Any] = {
     "validation": {"windows": 6, "metric": "mean_bounded_slowdown", "heuristics": ["fifo+greedy"]},
     "evolve": {"generations": 6, "population": 8, "episodes": 6, "check_every": 3},
 }
+ANY_WAIT = {"max_p99_increase": 1000, "max_longest_increase": 1000}
+"""No limits on waits to speak of."""
 
 
 def settings(**changes: Any) -> EvolveConfig:
@@ -206,7 +208,7 @@ def test_evolution_is_one_process_and_its_steps_are_episodes() -> None:
 def test_limits_are_counted_from_the_named_heuristics_not_from_a_better_base() -> None:
     environment = {**TABLES["environment"], "base_policy": "sjf+greedy"}
     config = read_config(
-        {**TABLES, "environment": environment, "validation": {**TABLES["validation"], "heuristics": ["fifo"]}}
+        tables_with(environment=environment, validation={"heuristics": ["fifo"], **ANY_WAIT})
     )
     validation = Validation(Environments(config.environment), config.validation, config.network, threads=1)
     assert validation.best_heuristic()[0] == "sjf+greedy/consolidate"
@@ -286,7 +288,7 @@ def test_the_limit_may_hold_for_the_typical_window_too() -> None:
                 np.zeros(3, np.int64),
                 {"mean_jct_s": jct, "mean_bounded_slowdown": np.full(3, 2.0)},
             ),
-            np.array([100.0, 100.0, 800.0]),
+            Measure(jct=np.array([100.0, 100.0, 800.0])),
         )
 
     assert loss("mean") == pytest.approx(2.0)
