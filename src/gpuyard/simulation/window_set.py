@@ -205,10 +205,13 @@ class WindowSet:
         return [{name: table[:, p, i].copy() for i, name in enumerate(FIGURES)} for p in range(len(policies))]
 
 
-FIRST_ROUND, GROWTH = 2, 4
+FIRST_ROUND, GROWTH = 4, 3
 """Windows of the first round of a race, and how many times as many the next one has."""
 KEPT_SHARE, FEWEST_KEPT = 0.25, 8
-"""Of policies, that enter the next round."""
+"""Of policies, that enter the next round; more, if some are as good as the last of these."""
+
+ALIKE = 1e-9
+"""Mean logarithms that differ by less are the same."""
 
 
 def race(
@@ -234,31 +237,29 @@ def race(
     Returns:
         Those of the last round, the best first, with what they reached on every window.
     """
-    rounds = _rounds(len(policies), len(windows))
-    total, done = sum(count for count, _ in rounds), 0
     left: list[tuple[PolicySpec, Figures]] = [(policy, {}) for policy in policies]
-    for entering, count in rounds:
-        left = left[:entering]
-        which = windows.spread(count)
+    count, done = FIRST_ROUND, 0
+    while True:
+        is_last = count >= len(windows) or len(left) <= 1
+        which = windows.spread(len(windows) if is_last else count)
         found = windows.run([policy for policy, _ in left], which, threads)
         ranked = zip((policy for policy, _ in left), found, strict=True)
+        done += len(left)
         left = sorted(ranked, key=lambda one: (_mean_log(one[1][metric], metric), one[0].name))
-        done += entering
+        if not is_last:
+            left = _kept(left, metric)
         if progress:
-            progress(done, total)
-    return left
-
-
-def _rounds(policies: int, windows: int) -> list[tuple[int, int]]:
-    """How many policies run on how many windows, round by round; the last one has all windows."""
-    rounds, count = [], FIRST_ROUND
-    while True:
-        rounds.append((policies, min(count, windows)))
-        if count >= windows or policies <= 1:
-            rounds[-1] = (policies, windows)
-            return rounds
-        policies = min(policies, max(FEWEST_KEPT, math.ceil(policies * KEPT_SHARE)))
+            progress(done, done if is_last else done + len(left))
+        if is_last:
+            return left
         count *= GROWTH
+
+
+def _kept(ranked: list[tuple[PolicySpec, Figures]], metric: str) -> list[tuple[PolicySpec, Figures]]:
+    """The better part; windows in which nobody waits must not leave the choice to names."""
+    fewest = min(len(ranked), max(FEWEST_KEPT, math.ceil(len(ranked) * KEPT_SHARE)))
+    worst = _mean_log(ranked[fewest - 1][1][metric], metric)
+    return [one for one in ranked if _mean_log(one[1][metric], metric) <= worst + ALIKE]
 
 
 def _mean_log(values: NDArray[np.float64], metric: str) -> float:

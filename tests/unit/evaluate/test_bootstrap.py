@@ -145,3 +145,67 @@ def test_nothing_is_less_than_nothing() -> None:
     own, other = np.array([0.0, 0.0, 0.0, 9.0]), np.array([3.0, 5.0, 4.0, 6.0])
     low, _ = interval(own, other, 1)
     assert low == -1.0
+
+
+# --- Geometric means of ratios ---
+
+
+NOISE = 1.5
+
+
+def holds_of(offset: float | None, truth: float, worlds: int = 300, count: int = 40) -> float:
+    """How often the interval holds the truth, over windows of which a few have very long queues."""
+    rng, held = np.random.default_rng(11), 0
+    for _ in range(worlds):
+        other = np.exp(2.5 * rng.standard_normal(count))
+        own = other * np.exp(NOISE * rng.standard_normal(count))
+        found = paired_difference(own, other, lower_is_better=True, offset=offset)
+        held += found.low <= truth <= found.high
+    return held / worlds
+
+
+def test_with_heavy_tails_geometric_intervals_hold_the_truth_and_arithmetic_ones_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 400)
+    assert 0.92 <= holds_of(0.0, truth=0.0) <= 0.98
+    assert holds_of(None, truth=math.exp(NOISE**2 / 2) - 1.0) < 0.8
+
+
+def test_the_geometric_difference_is_that_worked_out_by_hand() -> None:
+    own, other = np.array([1.0, 8.0]), np.array([2.0, 4.0])
+    found = paired_difference(own, other, lower_is_better=True, offset=0.0)
+    assert found.ratio == pytest.approx(0.0)  # half and double
+    assert found.ratio_of_means == pytest.approx(4.5 / 3.0 - 1.0)
+    assert (found.own, found.other) == (4.5, 3.0)
+    less = paired_difference(own, 4.0 * own, lower_is_better=True, offset=0.0)
+    assert (less.ratio, less.low, less.high) == pytest.approx((-0.75, -0.75, -0.75))
+    assert less.verdict == "better"
+    assert paired_difference(own, 4.0 * own, lower_is_better=False, offset=0.0).verdict == "worse"
+    more = paired_difference(4.0 * own, own, lower_is_better=True, offset=0.0)
+    assert (more.ratio, more.verdict) == (pytest.approx(3.0), "worse")
+
+
+def test_one_window_with_a_long_queue_does_not_rule() -> None:
+    own, other = np.array([1.0] * 19 + [900.0]), np.array([2.0] * 19 + [300.0])
+    found = paired_difference(own, other, lower_is_better=True, offset=0.0)
+    assert found.ratio < -0.4
+    assert found.ratio_of_means > 1.0
+
+
+def test_where_a_value_is_0_the_offset_is_added_to_all() -> None:
+    own, other = np.array([0.0, 3.0]), np.array([1.0, 1.0])
+    found = paired_difference(own, other, lower_is_better=True, offset=1.0)
+    assert found.ratio == pytest.approx(np.sqrt(1.0 / 2.0 * 4.0 / 2.0) - 1.0)
+    apart = paired_difference(own + 1e-3, other, lower_is_better=True, offset=1.0)
+    assert apart.ratio == pytest.approx(np.sqrt(0.001 * 3.001) - 1.0), "no offset without a 0"
+    none = paired_difference(own, other, lower_is_better=True, offset=0.0)
+    assert none.ratio == pytest.approx(0.5), "a 0 that nothing may be added to: the ratio of means"
+    same = paired_difference(np.zeros(3), np.zeros(3), lower_is_better=True, offset=1.0)
+    assert (same.ratio, same.verdict) == (0.0, "tie")
+
+
+def test_values_below_0_are_compared_by_their_means() -> None:
+    own, other = np.array([-1.0, 2.0, 3.0]), np.array([2.0, 2.0, 2.0])
+    found = paired_difference(own, other, lower_is_better=False, offset=0.0)
+    assert found.ratio == pytest.approx((4.0 / 3.0 - 2.0) / 2.0) == found.ratio_of_means

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,23 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
         name: frame.to_dicts() for name, frame in found.schedules.items()
     }
     assert read.summary() == found.summary()
+    assert found.whole is not None
+    assert read.whole is not None
+    for name in ("metrics", "classes", "windows"):
+        assert getattr(read.whole, name).equals(getattr(found.whole, name)), name
+
+
+def test_the_best_heuristic_and_a_missing_replay_come_back(tmp_path: Path) -> None:
+    found = replace(comparison_of(VALUES), rival="good")
+    found.write(tmp_path)
+    assert (Comparison.read(tmp_path).rival, Comparison.read(tmp_path).whole) == ("good", None)
+    assert not list(tmp_path.glob("whole-*.parquet"))
+    changed(tmp_path, rival="other")
+    with pytest.raises(InputError, match="names the policy other"):
+        Comparison.read(tmp_path)
+    changed(tmp_path, rival=None, has_whole=True)
+    with pytest.raises(InputError, match=r"whole-metrics\.parquet: cannot be read"):
+        Comparison.read(tmp_path)
 
 
 def test_an_evaluation_is_written_over_and_nothing_of_it_stays(tmp_path: Path) -> None:
@@ -49,6 +67,7 @@ def test_an_evaluation_is_written_over_and_nothing_of_it_stays(tmp_path: Path) -
     assert Comparison.read(tmp_path).jobs is None
     assert not list((tmp_path / "schedules").iterdir())
     assert not (tmp_path / "jobs.parquet").exists()
+    assert not list(tmp_path.glob("whole-*.parquet"))
 
 
 def test_a_replay_of_a_log_is_a_comparison_of_one_window(tmp_path: Path) -> None:

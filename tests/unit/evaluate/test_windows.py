@@ -444,3 +444,37 @@ def test_learned_policies_take_a_history_unless_gpus_are_shared(tmp_path: Path) 
     halves = make_workload(part.frame.with_columns(gpu_milli=shared))
     with pytest.raises(InputError, match="share GPUs"):
         gy.simulate(halves, CLUSTER, model, config, history=past)
+
+
+# --- The whole part in one go ---
+
+
+def test_the_whole_part_is_replayed_in_one_go_and_windows_are_cut_from_it() -> None:
+    found = compare(["sjf+easy"], some_jobs(), CLUSTER, EXACT, current="fifo", **SMALL)
+    assert found.whole is not None
+    parts = split_by_time(some_jobs())
+    begin, before = len(parts.train) + len(parts.validation), found.setting.margins[0]
+    first = max(begin - before, 0)
+    around = window(some_jobs(), first, 600 - first)
+    schedule = gy.simulate(around, CLUSTER, "sjf+easy", EXACT).schedule
+    wait_s = (schedule.start_us - np.rint(around.frame["submit_s"].to_numpy() * 1e6)) / 1e6
+    row = found.whole_rows()["sjf+easy/consolidate"]
+    assert row["mean_wait_s"] == pytest.approx(wait_s[begin - first :].mean())
+    assert row["max_wait_s"] == pytest.approx(wait_s[begin - first :].max())
+    assert row["completed_jobs"] == 600 - begin
+    apart = found.in_whole("sjf+easy", "mean_wait_s")
+    assert apart is not None
+    today = found.whole_rows()["fifo+strict/consolidate"]["mean_wait_s"]
+    assert apart.ratio == pytest.approx(row["mean_wait_s"] / today - 1.0)
+    cut = found.whole.windows.filter(policy="sjf+easy/consolidate")
+    assert cut["window"].to_list() == list(found.setting.windows)
+    for name, longest in zip(cut["window"], cut["max_wait_s"], strict=True):
+        assert longest == pytest.approx(wait_s[name - first : name - first + 40].max())
+    sizes = found.whole_classes("sjf+easy").filter(by="gpus")
+    assert sizes["jobs"].sum() == 600 - begin
+    assert sizes["max_wait_s"].max() == pytest.approx(row["max_wait_s"])
+
+
+def test_without_a_whole_replay_there_is_none() -> None:
+    found = compare(["sjf+easy"], some_jobs(), CLUSTER, EXACT, current="fifo", whole=False, **SMALL)
+    assert (found.whole, found.in_whole("sjf+easy"), found.broken_limits("sjf+easy")) == (None, None, [])

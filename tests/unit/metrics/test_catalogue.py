@@ -11,6 +11,7 @@ from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.errors import InputError
 from gpuyard.metrics.catalogue import compute_breakdown, compute_metrics, metrics
 from gpuyard.native.schedule import Schedule
+from gpuyard.simulation.run import simulate
 from gpuyard.workload import Workload, make_workload
 from support.paths import DOCS
 from support.schedules import make_schedule
@@ -343,3 +344,40 @@ def test_metrics_are_reported_in_order_of_registration(three_jobs: Case) -> None
     result = compute_metrics(*three_jobs)
     assert list(result) == list(metrics())
     assert all(isinstance(number, float | int | None) for number in result.values())
+
+
+# --- Some of the jobs, with the cluster as all of them use it ---
+
+
+def test_metrics_of_some_jobs_are_theirs_and_use_is_that_of_all_while_they_come() -> None:
+    """Job 0 holds both GPUs until 30 s; job 1 comes at 10 s and runs 30 to 80; job 2 runs 60 to 160."""
+    jobs = workload(submit_s=[0.0, 10.0, 60.0], duration_s=[30.0, 50.0, 100.0], gpus=[2, 1, 1])
+    cluster = parse_cluster("1x2")
+    schedule = simulate(jobs, cluster, "fifo").schedule
+    assert (schedule.start_us / 1e6).tolist() == [0.0, 30.0, 60.0]
+    found = compute_metrics(jobs, cluster, schedule, measured=range(1, 3))
+    assert (found["mean_wait_s"], found["max_wait_s"], found["mean_jct_s"]) == (10.0, 20.0, 85.0)
+    assert found["completed_jobs"] == 2
+    # From the first submit of the two to the last, 10 s to 60 s: 20 s x 2 GPUs of job 0, 30 s x 1 of job 1.
+    assert found["gpu_utilization"] == pytest.approx(70.0 / 100.0)
+    assert found["mean_queue_length"] == pytest.approx(20.0 / 50.0)
+    for name in ("makespan_s", "throughput_jobs_per_h", "energy_kwh", "energy_cost", "asleep_node_h"):
+        assert found[name] is None, name
+    assert found.keys() == metrics().keys()
+
+
+def test_metrics_of_all_jobs_are_those_of_the_schedule() -> None:
+    jobs = workload(submit_s=[0.0, 10.0, 60.0], duration_s=[30.0, 50.0, 100.0], gpus=[2, 1, 1])
+    cluster = parse_cluster("1x2")
+    schedule = simulate(jobs, cluster, "fifo").schedule
+    assert compute_metrics(jobs, cluster, schedule, measured=range(3)) == (
+        compute_metrics(jobs, cluster, schedule)
+    )
+
+
+def test_a_single_job_has_no_stretch_of_time() -> None:
+    jobs = workload(submit_s=[0.0, 10.0, 60.0], duration_s=[30.0, 50.0, 100.0], gpus=[2, 1, 1])
+    cluster = parse_cluster("1x2")
+    schedule = simulate(jobs, cluster, "fifo").schedule
+    found = compute_metrics(jobs, cluster, schedule, measured=range(1, 2))
+    assert (found["mean_wait_s"], found["gpu_utilization"], found["mean_queue_length"]) == (20.0, None, None)
