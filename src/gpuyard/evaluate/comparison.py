@@ -196,6 +196,27 @@ class Comparison:
         own, theirs = (float(rows[name][metric]) for name in names)
         return Difference.without_interval(own, theirs)
 
+    def in_whole_by_window(self, policy: str) -> Difference | None:
+        """How far a policy lies from the reference on the same windows' jobs in the replay of the whole part.
+
+        None where the part was not replayed, or the metric is not known window by window.
+        """
+        metric = self.setting.metric
+        if self.whole is None or self.reference is None or metric not in self.whole.windows.columns:
+            return None
+        own, other = (
+            self.whole.windows.filter(pl.col("policy") == self.policy(name).name)[metric].to_numpy()
+            for name in (policy, self.reference)
+        )
+        return paired_difference(
+            own,
+            other,
+            block=self.setting.block,
+            disjoint=self.setting.disjoint,
+            lower_is_better=self._lower(metric),
+            offset=offset_of(metric),
+        )
+
     def whole_rows(self) -> Mapping[str, Mapping[str, Any]]:
         """Metrics over all jobs of the part, by policy; where the one window is the whole part, of that."""
         table = self.whole.metrics if self.whole is not None else None

@@ -219,7 +219,7 @@ def test_a_row_that_is_asked_for_stays_where_it_was_asked_for():
     assert [run.policy for run in runs] == ["fifo+strict/consolidate", "recorded"]
 
 
-@pytest.mark.parametrize(("flags", "rows"), [((), 2), (("--no-recorded",), 1)])
+@pytest.mark.parametrize(("flags", "rows"), [((), 2), (("--current", "none"), 1)])
 def test_the_command_shows_it(tmp_path, capsys, flags, rows):
     write_workload(log_of(gpus=[4, 8], recorded_start_s=[5.0, 50.0]), tmp_path / "log.parquet")
     arguments = [str(tmp_path / "log.parquet"), "--cluster", "2x4", "--policy", "fifo", *flags]
