@@ -184,8 +184,8 @@ def page(documents: list[dict[str, Any]]) -> str:
             f"## {one['log']}, {one['cluster']}",
             "",
             f"{one['jobs']:,} jobs, estimates {one['estimates']}, against `{one['current']}`.",
-            f"{one['windows']} windows of {one['jobs_per_window']:,} jobs with {one['margins'][0]:,} before and "
-            f"{one['margins'][1]:,} after.{told}",
+            f"{one['windows']} windows of {one['jobs_per_window']:,} jobs with {one['margins'][0]:,} before "
+            f"and {one['margins'][1]:,} after.{told}",
             "",
             HEAD,
             "|---|---:|---|---:|---:|---|",

@@ -13,7 +13,7 @@ from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import Difference, Floats, paired_difference
 from gpuyard.evaluate.setting import PolicyEntry, Role, Setting, has_direction, lower_is_better, offset_of
 from gpuyard.metrics.classes import LOSING
-from gpuyard.metrics.guards import BrokenLimit, broken_limits
+from gpuyard.metrics.guards import BrokenLimit, broken_limits, wait_row
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.registry import suggest
 from gpuyard.units import metric_label
@@ -52,11 +52,14 @@ class WholeReplay:
         metrics: One row per policy: ``policy`` and metrics over all jobs of the part.
         classes: The same by class of jobs: ``policy``, ``by``, ``class``, ``jobs`` and metrics.
         windows: What jobs of the compared windows met in the replay: ``policy``, ``window`` and metrics.
+        waits: Of all jobs and by class, medians and least over several replays: ``policy`` and the
+            columns of ``typical_waits``.
     """
 
     metrics: pl.DataFrame
     classes: pl.DataFrame
     windows: pl.DataFrame
+    waits: pl.DataFrame
 
 
 @dataclass(frozen=True, repr=False)
@@ -236,13 +239,15 @@ class Comparison:
             return []
         if not self.setting.guards or self.setting.kind == "episodes":
             return []
-        return broken_limits(
-            rows[name],
-            rows[reference],
-            self.whole_classes(name),
-            self.whole_classes(reference),
-            GuardConfig.model_validate(self.setting.guards),
-        )
+        limits = GuardConfig.model_validate(self.setting.guards)
+        recorded = self.policy(reference).kind == "recorded"
+        return broken_limits(self._waits(name), self._waits(reference), limits, recorded=recorded)
+
+    def _waits(self, name: str) -> pl.DataFrame:
+        """What limits on waits are held against."""
+        if self.whole is not None:
+            return self.whole.waits.filter(pl.col("policy") == name)
+        return wait_row(self.whole_rows()[name], self.whole_classes(name))
 
     def by_metric(self, metric: str) -> "Comparison":
         """The same policies on the same windows with the same reference, compared by another metric.

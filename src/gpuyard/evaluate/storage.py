@@ -20,7 +20,7 @@ DOCUMENT = "results.json"
 SCHEDULES = "schedules"
 EXECUTIONS = "executions"
 _TABLES = ("windows", "classes", "jobs")
-_WHOLE = ("metrics", "classes", "windows")
+_WHOLE = ("metrics", "classes", "windows", "waits")
 """Tables of the replay of the whole part; their files begin with ``whole-``."""
 _OLD_EVALUATION = "evaluation.json"
 _HEADS: Mapping[str, pl.DataType] = {"policy": pl.String(), "window": pl.Int64()}

@@ -22,6 +22,7 @@ from gpuyard.metrics.catalogue import compute_metrics
 from gpuyard.metrics.classes import class_labels, common_users, several_classes
 from gpuyard.policies.family import can_run, fixed_heuristics, preempting_heuristics, slower_heuristics
 from gpuyard.policies.grammar import PolicySpec
+from gpuyard.simulation.replays import REPLAYS, typical_waits_of
 from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.simulation.window_set import FIGURES, WindowSet, race
 from gpuyard.simulation.windows import HeldOutWindow
@@ -224,19 +225,25 @@ class WindowSource:
         """Every policy that is shown on the whole part, under the first draw of the noise."""
         labels = class_labels(whole.jobs.frame, common_users([whole.jobs.frame]))
 
-        def run(one: Contender) -> tuple[dict[str, Any], pl.DataFrame, list[dict[str, Any]]]:
-            result = self._simulate(one, whole, self._noises[0])
+        def run(one: Contender) -> tuple[dict[str, Any], pl.DataFrame, list[dict[str, Any]], pl.DataFrame]:
+            def again(window: HeldOutWindow) -> SimulationResult:
+                return self._simulate(one, window, self._noises[0])
+
+            result = again(whole)
             jobs = frames.job_frame(result, range(len(whole.jobs)))
             rows = [
                 frames.window_row(one.name, window.name, frames.figures_of(jobs, window, whole))
                 for window in self._windows
             ]
             classes = frames.class_frame(one.name, whole.name, result, labels, whole.own)
-            return self._row(one, whole, result), classes, rows
+            replays = 1 if one.entry.kind == "recorded" else REPLAYS
+            waits = typical_waits_of(whole, again, replays).with_columns(policy=pl.lit(one.name))
+            return self._row(one, whole, result), classes, rows, waits
 
         found = self._in_threads(run, contenders, "the whole part in one go")
         return WholeReplay(
-            metrics=frames.window_frame([row for row, _, _ in found]).drop("window"),
-            classes=several_classes(pl.concat([classes for _, classes, _ in found])).drop("window"),
-            windows=frames.window_frame([row for _, _, rows in found for row in rows]),
+            metrics=frames.window_frame([row for row, _, _, _ in found]).drop("window"),
+            classes=several_classes(pl.concat([classes for _, classes, _, _ in found])).drop("window"),
+            windows=frames.window_frame([row for _, _, rows, _ in found for row in rows]),
+            waits=pl.concat([waits for _, _, _, waits in found]),
         )

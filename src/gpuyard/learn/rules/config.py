@@ -74,10 +74,8 @@ class SearchConfig(GuardConfig):
     grows with its wait."""
     ages: tuple[Annotated[float, Field(gt=0, le=100)], ...] = (0.1, 0.2, 0.3, 0.45, 0.6, 0.8)
     """Ageing bounds that are tried, in longest waits of today: jobs that have waited so long go first."""
-    guard_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    guard_share: Annotated[float, Field(gt=0, le=1)] = 0.6
     """Share of the limits on waits that may be used up on the jobs searched on."""
-    stresses: tuple[Annotated[float, Field(gt=1, le=10)], ...] = (1.04, 1.08)
-    """Limits on waits must be kept, too, if jobs come so many times as fast: later ones may be busier."""
     guard_windows: Windows = 24
     """Training windows on which policies with ageing bounds are compared."""
     refinements: Annotated[int, Field(ge=0, le=100)] = 4

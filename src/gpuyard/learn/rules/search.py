@@ -6,13 +6,12 @@ docs/algorithms/search.md says what it does and how to read what it finds. Nothi
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from gpuyard.cluster.model import Cluster
-from gpuyard.config import USUAL_CURRENT, GuardConfig, SimulationConfig
+from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.learn.rules.cma import Generation, Held, RuleRunner, Tuning
 from gpuyard.learn.rules.config import SearchConfig
@@ -37,7 +36,6 @@ from gpuyard.simulation.find import current_policy, find_policy
 from gpuyard.simulation.window_set import Figures, WindowSet, race
 from gpuyard.simulation.windows import COLD, Margins, Part, WindowCutter
 from gpuyard.workload import Workload
-from gpuyard.workload.shaping.rescale import compress_time
 
 if TYPE_CHECKING:
     pass
@@ -254,28 +252,13 @@ class RuleSearch:
         if isinstance(current, PolicySpec):
             current = replace(current, placement=self._config.placement)
         self._current: Policy = current
-        limits = self._config.tightened(self._config.guard_share)
-        return self._guard_of(self._cutter, current, limits)
-
-    def _guard_of(self, cutter: WindowCutter, current: Policy, limits: GuardConfig) -> Guard:
         before = 0 if self._starts is None else self._starts.margins.before
         parts = [
-            cutter.cut(part, count=1, jobs=None, margins=Margins(before))[0]
+            self._cutter.cut(part, count=1, jobs=None, margins=Margins(before))[0]
             for part in ("train", "validation")
         ]
+        limits = self._config.tightened(self._config.guard_share)
         return Guard(parts, self._cluster, self._simulation, current, limits, self._config.threads)
-
-    @cached_property
-    def _stressed(self) -> list[Guard]:
-        """The same limits where jobs come faster; what was recorded says nothing of that."""
-        native = isinstance(self._current, PolicySpec)
-        current = self._current if native else self._parsed(USUAL_CURRENT)
-        found = []
-        for factor in self._config.stresses:
-            faster = compress_time(self._workload, factor)
-            cutter = WindowCutter(faster, self._cluster, self._simulation, self._config.placement)
-            found.append(self._guard_of(cutter, current, self._config))
-        return found
 
     def _keeping_limits(self) -> tuple[PolicySpec, Judged]:
         """The best policy that keeps the limits on waits, and the best whatever it does to them.
@@ -300,7 +283,7 @@ class RuleSearch:
         pool.sort(key=lambda one: (losses[one.name], one.name))
         for number, policy in enumerate(pool, start=1):
             self._tell("limits")(number, len(pool), policy.name, losses[policy.name])
-            if not any(guard.broken(policy) for guard in (self._guard, *self._stressed)):
+            if not self._guard.broken(policy):
                 return policy, best
         return self._grid.best, best
 
