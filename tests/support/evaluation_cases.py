@@ -10,6 +10,7 @@ from gpuyard.env import SchedulingVectorEnv
 from gpuyard.evaluate import Comparison, PolicyEntry, Setting
 from gpuyard.evaluate.comparison import WholeReplay
 from gpuyard.evaluate.tables import CLASS_SCHEMA, window_frame, window_row
+from gpuyard.metrics.guards import WAITS, wait_row
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.model_file import ModelFile, write_model
 from gpuyard.network.sizes import NetworkSizes
@@ -94,4 +95,11 @@ def whole_of(rows: dict[str, dict[str, float]], classes: list[dict[str, Any]] | 
     """A replay of the whole part with made-up metrics by policy."""
     metrics = window_frame([window_row(name, 0, values) for name, values in rows.items()]).drop("window")
     schema = {name: dtype for name, dtype in CLASS_SCHEMA.items() if name != "window"}
-    return WholeReplay(metrics, pl.DataFrame(classes or [], schema=schema), window_frame([]))
+    by_class = pl.DataFrame(classes or [], schema=schema)
+    waits = [
+        wait_row(values, by_class.filter(pl.col("policy") == name)).with_columns(policy=pl.lit(name))
+        for name, values in rows.items()
+        if "p99_wait_s" in values
+    ]
+    empty = pl.DataFrame(schema={**WAITS, "policy": pl.String()})
+    return WholeReplay(metrics, by_class, window_frame([]), pl.concat([empty, *waits]))

@@ -65,12 +65,13 @@ def wait_table(jobs: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
     return class_table(jobs, pl.concat(guarded, how="horizontal")).select(WAITS.names())
 
 
-def wait_row(metrics: Mapping[str, Any], classes: pl.DataFrame) -> pl.DataFrame:
-    """The same out of metrics of all jobs and metrics by class."""
-    jobs = classes.filter(pl.col("by") == "gpus")["jobs"].sum()
-    own = {"by": ALL, "class": "", "jobs": int(jobs)}
+def wait_row(metrics: Mapping[str, Any], classes: pl.DataFrame | None = None) -> pl.DataFrame:
+    """The same out of metrics of all jobs, and metrics by class where there are some."""
+    jobs = 0 if classes is None else int(classes.filter(pl.col("by") == "gpus")["jobs"].sum())
+    own = {"by": ALL, "class": "", "jobs": jobs}
     own |= {name: metrics[name] for name in ("p99_wait_s", "max_wait_s")}
-    return pl.concat([pl.DataFrame([own], schema=WAITS), classes.select(WAITS.names())])
+    rows = pl.DataFrame([own], schema=WAITS)
+    return rows if classes is None else pl.concat([rows, classes.select(WAITS.names())])
 
 
 def typical_waits(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from gpuyard.errors import InputError
 from gpuyard.learn.config import TrainConfig, ValidationSection
 from gpuyard.learn.memory.environments import Environments
 from gpuyard.metrics.catalogue import metrics
-from gpuyard.metrics.guards import BrokenLimit, broken_limits
+from gpuyard.metrics.guards import BrokenLimit, broken_limits, wait_row
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.model_file import ModelFile
 from gpuyard.network.rollout import EpisodeResults, native_network, run_episodes
@@ -118,7 +117,7 @@ class Validation:
         """Limits on waits that a policy breaks, the worst first."""
         if measure.waits is None:
             return ()
-        return tuple(broken_limits(_waits(results), measure.waits, _NO_CLASSES, _NO_CLASSES, self._section))
+        return tuple(broken_limits(wait_row(_waits(results)), wait_row(measure.waits), self._section))
 
     @property
     def windows(self) -> int:
@@ -184,9 +183,6 @@ class Validation:
             ratio = _increased(results.metrics["mean_jct_s"], measure.jct, section.jct_of)
             excess += max(0.0, ratio - 1.0 - section.max_jct_increase)
         return excess
-
-
-_NO_CLASSES = pl.DataFrame(schema={"by": pl.String, "class": pl.String, "jobs": pl.Int64})
 
 
 def _waits(results: EpisodeResults) -> dict[str, float]:
