@@ -196,7 +196,7 @@ def test_what_happened_stands_first_and_is_the_reference(tmp_path):
 
 @pytest.mark.parametrize(
     ("starts", "options"),
-    [([5.0, None, None], {}), ([5.0, 15.0, 25.0], {"recorded": False})],
+    [([5.0, None, None], {}), ([5.0, 15.0, 25.0], {"current": "none"})],
     ids=["few starts", "not wanted"],
 )
 def test_without_enough_starts_or_if_not_wanted_there_is_no_such_row(starts, options):
@@ -213,10 +213,10 @@ def test_a_row_that_cannot_be_is_marked_wherever_its_label_is_shown():
     assert "16 of 8 GPUs in use" in entry.note
 
 
-def test_a_row_that_is_asked_for_stays_where_it_was_asked_for():
+def test_a_row_that_is_asked_for_stands_first_once():
     log = log_of(recorded_start_s=[50.0, 205.0])
     runs = run_policies(log, parse_cluster("2x4"), ["fifo", "recorded"], SimulationConfig())
-    assert [run.policy for run in runs] == ["fifo+strict/consolidate", "recorded"]
+    assert [run.policy for run in runs] == ["recorded", "fifo+strict/consolidate"]
 
 
 @pytest.mark.parametrize(("flags", "rows"), [((), 2), (("--current", "none"), 1)])
