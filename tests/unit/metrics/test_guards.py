@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from gpuyard.config import GuardConfig
-from gpuyard.metrics.guards import BrokenLimit, broken_limits
+from gpuyard.metrics.guards import BrokenLimit, broken_limits, typical_waits, wait_row
 
 PLAIN = GuardConfig(least_rise_s=0.0)
 
@@ -28,10 +28,7 @@ def broken(
     theirs: pl.DataFrame | None = None,
     config: GuardConfig = PLAIN,
 ) -> list[BrokenLimit]:
-    empty = classes()
-    return broken_limits(
-        own, other, empty if mine is None else mine, empty if theirs is None else theirs, config
-    )
+    return broken_limits(wait_row(own, mine), wait_row(other, theirs), config)
 
 
 @pytest.mark.parametrize(
@@ -108,3 +105,10 @@ def test_limits_can_be_others(changes: dict[str, Any], own: dict[str, float]) ->
     today = waits(10_000.0, 20_000.0)
     assert broken(own, today)
     assert not broken(own, today, config=PLAIN.model_copy(update=changes))
+
+
+def test_medians_over_replays_decide_and_against_what_was_recorded_the_least() -> None:
+    replays = [wait_row(waits(p99, 20_000.0)) for p99 in (9_000.0, 13_000.0, 14_000.0)]
+    own, today = typical_waits(replays), wait_row(waits(10_000.0, 20_000.0))
+    assert [one.own for one in broken_limits(own, today, PLAIN)] == [13_000.0]
+    assert broken_limits(own, today, PLAIN, recorded=True) == []
