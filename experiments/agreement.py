@@ -1,6 +1,6 @@
 """Whether windows say what a replay of the whole test part says: many policies on several logs.
 
-``python -m experiments.agreement --traces DIR`` makes ``experiments/results/agreement.json`` and
+``python -m experiments.agreement --traces DIR`` makes ``experiments/agreement.json`` and
 ``docs/results/agreement.md``.
 """
 
@@ -25,7 +25,7 @@ from gpuyard.workload import SynthConfig, Workload, make_workload, synthesize
 from gpuyard.workload.generators.shapes import Diurnal
 
 HERE = Path(__file__).parent
-RESULTS, PAGE = HERE / "results" / "agreement.json", HERE.parent / "docs" / "results" / "agreement.md"
+RESULTS, PAGE = HERE / "agreement.json", HERE.parent / "docs" / "results" / "agreement.md"
 POLICIES = (
     "sjf+easy",
     "saf+easy",
@@ -178,7 +178,7 @@ def page(documents: list[dict[str, Any]]) -> str:
         "value lies in the interval of the windows.",
     ]
     for one in documents:
-        told = "" if one["starts_agree"] else " Two starts did not agree: the cluster hardly catches up."
+        told = "" if one["starts_agree"] else "\nTwo starts did not agree: the cluster hardly catches up."
         lines += [
             "",
             f"## {one['log']}, {one['cluster']}",
