@@ -133,8 +133,8 @@ void Environment::put_current_job_first() {
         std::uint8_t& blocked = queue_seen_[as_index(demand_of((*row)->job).queue)];
         if (blocked) continue;
         if (!any_host_can_hold((*row)->demand)) {
-            blocked = spec_->base.backfill == Backfill::strict ||
-                      spec_->base.is_aged(simulator_.now(), (*row)->submit_us);
+            blocked =
+                spec_->base.backfill == Backfill::strict || spec_->base.is_aged(simulator_.now(), (*row)->submit_us);
             continue;
         }
         current = row;

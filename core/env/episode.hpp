@@ -36,7 +36,8 @@ private:
     std::vector<Demand> in_pool_;  // each demand confined to each pool, for SelectJobAndPool
 };
 
-// `count` jobs from `first` on; the first `warmup` of them only fill the cluster, the last `cooldown` only keep it busy.
+// `count` jobs from `first` on; the first `warmup` of them only fill the cluster, the last `cooldown` only keep it
+// busy.
 struct Episode {
     std::shared_ptr<const EpisodeTable> table;
     std::int64_t first = 0;

@@ -56,10 +56,10 @@ private:
     double own_jobs_ = 1.0;
     bool counts_gpus_ = true;
     double work_ = 0.0;
-    std::vector<double> share_;  // of the episode's work, by job; 0 for those that do not count
+    std::vector<double> share_;                 // of the episode's work, by job; 0 for those that do not count
     std::int64_t in_system_ = 0, waiting_ = 0;  // of those that count
-    double slowdown_rate_ = 0.0;  // of waiting jobs whose bounded slowdown grows
-    std::vector<JobId> delayed_;  // waiting jobs whose bounded slowdown is still 1
+    double slowdown_rate_ = 0.0;                // of waiting jobs whose bounded slowdown grows
+    std::vector<JobId> delayed_;                // waiting jobs whose bounded slowdown is still 1
     double waiting_share_ = 0.0, unfinished_share_ = 0.0;
     std::int64_t held_cpus_ = 0;  // where CPUs are given
     double speed_sum_ = 0.0;      // of all GPUs

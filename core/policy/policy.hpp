@@ -75,7 +75,7 @@ struct Policy {
     Backfill backfill = Backfill::strict;
     Express express;
     Placement placement = Placement::consolidate;
-    ScoreFunction scores;           // for Order::scored
+    ScoreFunction scores;         // for Order::scored
     Time max_wait_us = kEndless;  // the ageing bound of section 11; kEndless = none
 
     bool ages() const { return max_wait_us != kEndless; }

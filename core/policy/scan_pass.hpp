@@ -100,11 +100,10 @@ private:
                             Allocation& allocation) {
         std::vector<Candidate> rest;
         for (Candidate candidate; host_.next(candidate);) rest.push_back(candidate);
-        std::stable_sort(rest.begin(), rest.end(),
-                         [](const Candidate& a, const Candidate& b) {
-                             if (a.aged || b.aged) return a.aged && !b.aged;
-                             return a.estimate_us < b.estimate_us;
-                         });
+        std::stable_sort(rest.begin(), rest.end(), [](const Candidate& a, const Candidate& b) {
+            if (a.aged || b.aged) return a.aged && !b.aged;
+            return a.estimate_us < b.estimate_us;
+        });
         for (const Candidate& candidate : rest)
             if (host_.within_quota(candidate) && fits(candidate, misfits, marked, allocation))
                 start_if_allowed(candidate, allocation);

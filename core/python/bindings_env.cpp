@@ -166,9 +166,8 @@ void bind_env(nb::module_& m) {
         .def(
             "set_windows",
             [](BoundVectorEnv& self, std::shared_ptr<const EpisodeTable> table, std::int64_t begin, std::int64_t end,
-               std::int64_t jobs, std::int64_t warmup, std::int64_t cooldown) {
-                self.env.set_source({std::move(table), begin, end, jobs, warmup, cooldown});
-            },
+               std::int64_t jobs, std::int64_t warmup,
+               std::int64_t cooldown) { self.env.set_source({std::move(table), begin, end, jobs, warmup, cooldown}); },
             "table"_a, "begin"_a, "end"_a, "jobs"_a, "warmup"_a, "cooldown"_a)
         .def(
             "give",

@@ -172,7 +172,7 @@ def test_defaults_that_depend_on_other_settings_are_those_that_the_help_states()
 
 
 def test_every_option_is_spelt_as_messages_spell_it(run: Run) -> None:
-    code, out, _ = run("simulate", "--help")
+    code, out, _ = run("simulate", "--help-all")
     assert code == 0
     for name in SimulationConfig.model_fields:
         assert re.search(rf"(?<![\w-]){flag(name)}(?![\w-])", out), name

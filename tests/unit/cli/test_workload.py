@@ -52,8 +52,13 @@ def jobs(run: Run, log: Path, tmp_path: Path) -> Path:
 
 def ok(result: tuple[int, str, str]) -> str:
     code, out, err = result
-    assert (code, err) == (0, ""), err
+    assert (code, without_replaced(err)) == (0, ""), err
     return out
+
+
+def without_replaced(err: str) -> str:
+    """What was said but that a file of an earlier command of the test is written over."""
+    return "".join(line for line in err.splitlines(keepends=True) if "that is there is replaced" not in line)
 
 
 def document(result: tuple[int, str, str]) -> Any:
@@ -63,7 +68,7 @@ def document(result: tuple[int, str, str]) -> Any:
 def refused(result: tuple[int, str, str], *words: str) -> None:
     code, out, err = result
     assert (code, out) == (cli.BAD_INPUT, ""), err
-    assert err.count("\n") == 1
+    assert without_replaced(err).count("\n") == 1
     for word in words:
         assert word in err
 
@@ -190,11 +195,11 @@ def test_a_raw_log_says_what_became_of_its_rows_wherever_it_is_read(
         assert (account["format"], account["rows_read"], account["rejected"][0]["rows"]) == ("swf", 6, 1)
     assert {"rejected-rows", "assumptions"} <= {finding["id"] for finding in json.loads(out)["findings"]}
     for command in (["shape", log, "--gpus", "2-"], ["convert", log]):
-        code, _, err = run(*command, "--out", tmp_path / "b.parquet")
+        code, _, err = run(*command, "--out", tmp_path / f"{command[0]}.parquet")
         assert (code, err) == (0, note)
     assert cli.main(["simulate", str(log), "--cluster", "4x2", "--json", "--out", str(tmp_path / "r")]) == 0
     out, err = capfd.readouterr()
-    assert err == note
+    assert err.startswith(note)
     assert json.loads(out)["import"]["rejected"][0]["rows"] == 1
     assert json.loads((tmp_path / "r" / "results.json").read_text())["setting"]["imported"]["rows_read"] == 6
 
