@@ -326,7 +326,8 @@ def test_a_window_of_a_workload_is_simulated_like_a_workload_of_its_own() -> Non
     jobs = jobs_for("plain", 12)
     machines = CLUSTERS["plain"]
     for first in (0, 7, 12):
-        env = make_env(jobs, machines, base_policy="sjf+easy", window=JOBS, jobs_per_episode=20)
+        cold = {"warmup_jobs": 0, "cooldown_jobs": 0}
+        env = make_env(jobs, machines, base_policy="sjf+easy", window=JOBS, jobs_per_episode=20, **cold)
         episode = play(env, following("sjf+easy"), episode=first)
         part = part_of(env.model.source.workload, first, first + 20)
         expected = simulate(part, machines, "sjf+easy")
