@@ -237,8 +237,8 @@ class WindowSource:
             ]
             classes = frames.class_frame(one.name, whole.name, result, labels, whole.own)
             replays = 1 if one.entry.kind == "recorded" else REPLAYS
-            waits = typical_waits_of(whole, again, replays).with_columns(policy=pl.lit(one.name))
-            return self._row(one, whole, result), classes, rows, waits
+            waits = typical_waits_of(whole, again, replays, first=result)
+            return self._row(one, whole, result), classes, rows, waits.with_columns(policy=pl.lit(one.name))
 
         found = self._in_threads(run, contenders, "the whole part in one go")
         return WholeReplay(

@@ -3,7 +3,8 @@
 Everything runs as whole-column expressions: a million rows take well under a second.
 """
 
-from typing import NoReturn
+import math
+from typing import Any, NoReturn
 
 import polars as pl
 
@@ -57,18 +58,46 @@ def _checked_column(frame: pl.DataFrame, column: Column, where: Where) -> pl.Ser
     raw = frame[column.name]
     if column.name == "row":
         return _checked_rows(raw, column, where)
-    values = _converted(raw, column, where)
-    if column.required and values.null_count():
-        _refuse(raw, values.is_null(), column, where)
-    _check_bounds(raw, values, column, where)
-    values = values.cast(column.dtype)
+    values = raw
+    if not _is_native(raw, column):
+        values = _converted(raw, column, where)
+        if column.required and values.null_count():
+            _refuse(raw, values.is_null(), column, where)
+        _check_bounds(raw, values, column, where)
+        values = values.cast(column.dtype)
     if column.dtype == pl.String and column.default is None:
         values = values.set(values == "", None)
-    return values if column.default is None else values.fill_null(column.default)
+    if column.default is None or not values.null_count():
+        return values
+    return values.fill_null(column.default)
+
+
+def _is_native(raw: pl.Series, column: Column) -> bool:
+    """Whether a column needs no conversion and is all valid; False also where that is not seen at a glance.
+
+    Most workloads are slices of a checked one, and each of the expressions that find a bad row takes longer
+    than this.
+    """
+    if raw.dtype != column.dtype or (column.required and raw.null_count()):
+        return False
+    if isinstance(column.dtype, pl.List):
+        return raw.null_count() == len(raw)
+    if not column.dtype.is_numeric():
+        return True
+    if column.dtype == pl.Float64 and not math.isfinite(raw.sum()):  # of NaN, infinity, or a large sum
+        return False
+    least: Any = raw.min()
+    most: Any = raw.max()
+    if least is None:  # nothing but nulls
+        return True
+    low_is_kept = column.low is None or least > column.low or (column.low_is_valid and least == column.low)
+    return bool(low_is_kept and (column.high is None or most <= column.high))
 
 
 def _checked_rows(raw: pl.Series, column: Column, where: Where) -> pl.Series:
     """Original rows: all given, or none and then the positions."""
+    if not raw.null_count() and _is_native(raw, column):
+        return raw
     values = _converted(raw, column, where)
     if values.null_count() == len(values):
         return pl.int_range(len(values), dtype=pl.Int64, eager=True).alias("row")

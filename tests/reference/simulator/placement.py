@@ -148,16 +148,18 @@ def place_on_asked_nodes(
     assert count is not None
     as_rule = {"anywhere": "first-fit", "spread": "worst-fit"}.get(rule, rule)
     allocation: list[tuple[int, int]] = []
+    others = list(pool.nodes)
     for i in range(count):
         gpus = job.gpus // count + (1 if i < job.gpus % count else 0)
-        others = [id for id in pool.nodes if id not in [taken for taken, _ in allocation]]
+        candidates = others
         if rule == "random":
-            others = [id for id in others if can_hold(free[id], job, gpus)]
-            others = sorted(others, key=lambda id: (draw(seed, 3, request.row, id), id))[:1]
-        one = place_on_one_node(others, free, job, gpus, as_rule, world)
+            candidates = [id for id in others if can_hold(free[id], job, gpus)]
+            candidates = sorted(candidates, key=lambda id: (draw(seed, 3, request.row, id), id))[:1]
+        one = place_on_one_node(candidates, free, job, gpus, as_rule, world)
         if one is None:
             return None
         allocation += one
+        others.remove(one[0][0])
     return tuple(sorted(allocation))
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from gpuyard.env.vector import make_model
 from gpuyard.errors import InputError
-from gpuyard.evaluate import evaluate_episodes, evaluate_run
-from gpuyard.evaluate.episodes import CHOOSING
+from gpuyard.evaluate import episodes, evaluate_episodes, evaluate_run
 from gpuyard.network.rollout import run_episodes
 from gpuyard.simulation.windows import TEST_DRAWS
 from gpuyard.workload import write_workload
@@ -56,13 +55,20 @@ def test_windows_of_a_workload_are_those_of_its_test_part(tmp_path: Path) -> Non
     path = tmp_path / "jobs.csv"
     write_workload(some_jobs(), path)
     environment = {"workload": str(path), "cluster": CLUSTER, "step_mode": "event", "jobs_per_episode": 30}
-    found = evaluate_episodes(environment, ["sjf+greedy"], 4, metric="mean_wait_s", current="fifo+greedy")
+    found = evaluate_episodes(
+        environment, ["sjf+greedy"], 4, metric="mean_wait_s", current="fifo+greedy", all_heuristics=False
+    )
     assert found.setting.windows[-1] == 600 - 30
     assert found.setting.jobs_per_window == 30
     assert found.setting.cluster["name"] == CLUSTER
 
 
-def test_the_reference_is_never_chosen_on_the_compared_part(tmp_path: Path) -> None:
+def test_the_reference_is_never_chosen_on_the_compared_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(episodes, "CHOOSING", 4)
+    every = episodes.fixed_heuristics
+    monkeypatch.setattr(episodes, "fixed_heuristics", lambda *settings: every(*settings)[::16])
     path = tmp_path / "jobs.csv"
     write_workload(some_jobs(), path)
     environment = {"workload": str(path), "cluster": CLUSTER, "jobs_per_episode": 30}
@@ -70,7 +76,7 @@ def test_the_reference_is_never_chosen_on_the_compared_part(tmp_path: Path) -> N
     assert found.reference is not None
     assert "the best fixed heuristic on episodes of the train part" in found.summary()
     # The best on the episodes that the reference is chosen on, by the same function.
-    train = evaluate_episodes(environment, ["sjf+greedy"], CHOOSING, metric="mean_wait_s", split="train")
+    train = evaluate_episodes(environment, ["sjf+greedy"], 4, metric="mean_wait_s", split="train")
     assert found.reference == train.hindsight != found.hindsight
 
 

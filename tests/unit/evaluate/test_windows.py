@@ -130,11 +130,9 @@ def test_jobs_classes_and_schedules_tell_the_same_story(found: Comparison) -> No
     assert "priority" not in found.classes["by"]  # all have the same
 
 
-def test_the_same_call_gives_the_same_numbers() -> None:
-    both = [
-        compare(["saf"], some_jobs(), CLUSTER, all_heuristics=True, **SMALL, threads=threads)
-        for threads in (1, 3)
-    ]
+@pytest.mark.parametrize("settings", [SMALL, {**COLD, "all_heuristics": True, "windows": 5}])
+def test_the_same_call_gives_the_same_numbers_on_any_number_of_threads(settings: dict[str, Any]) -> None:
+    both = [compare(["saf"], some_jobs(), CLUSTER, **settings, threads=threads) for threads in (1, 3)]
     assert both[0].windows.equals(both[1].windows)
     assert both[0].setting == both[1].setting
     assert both[0].difference("saf") == both[1].difference("saf")
