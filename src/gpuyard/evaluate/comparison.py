@@ -234,14 +234,18 @@ class Comparison:
 
     def broken_limits(self, policy: str) -> list[BrokenLimit]:
         """Limits on waits that a policy breaks in the replay of the whole part, the worst first."""
-        rows, reference, name = self.whole_rows(), self.reference, self.policy(policy).name
-        if reference is None or name == reference or name not in rows or reference not in rows:
-            return []
-        if not self.setting.guards or self.setting.kind == "episodes":
+        reference, name = self.reference, self.policy(policy).name
+        if reference is None or name == reference or not self.checks_limits(policy):
             return []
         limits = GuardConfig.model_validate(self.setting.guards)
         recorded = self.policy(reference).kind == "recorded"
         return broken_limits(self._waits(name), self._waits(reference), limits, recorded=recorded)
+
+    def checks_limits(self, policy: str) -> bool:
+        """Whether limits on waits were held against a policy: both it and the reference replayed all jobs."""
+        rows, setting = self.whole_rows(), self.setting
+        replayed = self.reference in rows and self.policy(policy).name in rows
+        return replayed and bool(setting.guards) and setting.kind != "episodes"
 
     def _waits(self, name: str) -> pl.DataFrame:
         """What limits on waits are held against."""

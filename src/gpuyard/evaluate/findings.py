@@ -14,10 +14,13 @@ from gpuyard.evaluate.comparison import TOLD_BESIDE, Comparison, Loser
 from gpuyard.evaluate.setting import UNFINISHED
 from gpuyard.policies.grammar import DEFAULT_PLACEMENT
 
-Advice = Literal["recommended", "limits", "disagrees", "unknowable", "worse", "no gain", "unclear"]
+Advice = Literal[
+    "recommended", "limits", "disagrees", "unknowable", "unchecked", "worse", "no gain", "unclear"
+]
 """What to do about a policy: use it; not, because it breaks limits on waits; not, because the replay of the
-whole part disagrees with the windows; not, because it is told what no scheduler knows; not, because it is
-worse, or not clearly better, or because too little is known."""
+whole part disagrees with the windows; not, because it is told what no scheduler knows; not yet, because
+limits on waits were not checked; not, because it is worse, or not clearly better, or because too little is
+known."""
 Kind = Literal[
     "all-alike",
     "verdict",
@@ -169,7 +172,9 @@ def advice(comparison: Comparison, policy: str) -> Advice:
         return "worse" if difference.verdict == "worse" else "no gain"
     if comparison.broken_limits(policy):
         return "limits"
-    return "unknowable" if setting.knows_the_future else "recommended"
+    if setting.knows_the_future:
+        return "unknowable"
+    return "recommended" if comparison.checks_limits(policy) else "unchecked"
 
 
 def _disagree(windows: Difference, whole: Difference) -> bool:

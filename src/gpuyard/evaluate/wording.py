@@ -281,6 +281,14 @@ class _Words:
             f"(estimates {self._setting.estimates})."
         )
 
+    def _unchecked(self, found: Finding) -> str:
+        why = f"the whole {self._part()} was not replayed"
+        if self._setting.kind == "draws":
+            why = "fresh draws have no whole log"
+        elif not self._setting.guards:
+            why = "none are set"
+        return f"better in windows, but limits on waits were not checked ({why})."
+
     def rival(self, found: Finding) -> str:
         rival = found.policies[-1]
         own = [f"{self._label(name)} is {self._against(one, rival)}" for name, one in found.numbers.items()]
@@ -426,6 +434,7 @@ _REASONS: Mapping[str, Callable[[_Words, Finding], str]] = {
     "limits": _Words._limits,
     "disagrees": _Words._disagrees,
     "unknowable": _Words._unknowable,
+    "unchecked": _Words._unchecked,
     "worse": lambda words, found: "not recommended.",
     "no gain": lambda words, found: "not recommended, no clear gain.",
     "unclear": lambda words, found: "unclear.",

@@ -51,6 +51,10 @@ ANSWERS: dict[Advice, tuple[Comparison, str]] = {
         compared(0.6, information={"estimates": "exact"}),
         "new: an upper bound, no recommendation",
     ),
+    "unchecked": (
+        replace(compared(0.6), whole=None),
+        "new: better in windows, but limits on waits were not checked (the whole test part was not",
+    ),
     "worse": (compared(1.5), "new: not recommended. Mean bounded slowdown is 50 % higher"),
     "no gain": (
         compared(1.0),
@@ -65,6 +69,16 @@ def test_each_answer_is_given_and_said_first(answer: Advice) -> None:
     found, words = ANSWERS[answer]
     assert advice(found, "new") == answer
     assert found.summary().startswith(words)
+
+
+def test_nothing_is_recommended_whose_limits_were_not_checked() -> None:
+    found = compared(0.6)
+    without_limits = replace(found, setting=replace(found.setting, guards={}))
+    draws = replace(found, setting=replace(found.setting, kind="draws"), whole=None)
+    for one in (without_limits, draws, replace(found, whole=None)):
+        assert advice(one, "new") == "unchecked"
+        assert "recommended" not in one.summary()
+    assert "limits on waits were not checked (fresh draws have no whole log)." in draws.summary()
 
 
 def test_what_a_policy_that_breaks_limits_would_have_gained_is_said() -> None:
