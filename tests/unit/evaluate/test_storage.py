@@ -17,7 +17,9 @@ from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, compare
 from gpuyard.evaluate.replay import replay_comparison, run_policies
+from gpuyard.evaluate.setting import fingerprint_of
 from gpuyard.report import write_report
+from gpuyard.workload import make_workload
 from support.evaluation_cases import CLUSTER, comparison_of, some_jobs
 
 VALUES = {"base": [1.0, 2.0, 3.0], "good": [0.5, 1.0, 1.8]}
@@ -43,8 +45,14 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     assert read.summary() == found.summary()
     assert found.whole is not None
     assert read.whole is not None
-    for name in ("metrics", "classes", "windows"):
+    for name in ("metrics", "classes", "windows", "waits"):
         assert getattr(read.whole, name).equals(getattr(found.whole, name)), name
+
+
+def test_jobs_that_ask_for_other_nodes_have_another_fingerprint() -> None:
+    jobs = make_workload(pl.DataFrame({"submit_s": [0.0, 5.0], "duration_s": [9.0, 9.0], "gpus": [4, 4]}))
+    spread = [make_workload(jobs.frame.with_columns(nodes=pl.Series(nodes))) for nodes in ([2, None], [2, 4])]
+    assert len({fingerprint_of(one) for one in (jobs, *spread)}) == 3
 
 
 def test_the_best_heuristic_and_a_missing_replay_come_back(tmp_path: Path) -> None:
