@@ -60,6 +60,15 @@ def metric_label(name: str) -> str:
     return " ".join(_WORDS.get(word, word) for word in name.removesuffix("_s").split("_"))
 
 
+def relative_change(value: float | None, first: float | None) -> float | None:
+    """How far a value lies from another, as a share of that; None if one is unknown, or it rose from 0."""
+    if value is None or first is None:
+        return None
+    if first == 0:
+        return 0.0 if value == 0 else None
+    return value / first - 1
+
+
 def plural(count: int, thing: str) -> str:
     """``1 job``, ``2,000 jobs``, ``2 policies``."""
     if count == 1:

@@ -1,6 +1,6 @@
 """``gpuyard simulate``: replay a workload under policies and compare them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -29,6 +29,7 @@ from gpuyard.terminal.tables import (
     comparison_table,
     single_table,
 )
+from gpuyard.units import relative_change
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -115,7 +116,7 @@ def simulate(
     if json:
         document = replay_document(workload, runs, chosen, report)
         if by is not None:
-            for result, rows in zip(document["results"], _breakdowns(by, runs).values(), strict=True):
+            for result, rows in zip(document["results"], _with_changes(_breakdowns(by, runs)), strict=True):
                 result["breakdown"] = {"by": by, "classes": rows}
         print_json(document)
         return
@@ -218,6 +219,18 @@ def _class_waits(runs: "list[PolicyRun]") -> list[PolicyWaits]:
 
 def _breakdowns(by: str, runs: "list[PolicyRun]") -> dict[str, list[dict[str, Any]]]:
     return {run.entry.label: run.result.breakdown(by).to_dicts() for run in runs}
+
+
+def _with_changes(breakdowns: Mapping[str, list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+    """Rows of classes by policy, each with the changes of its metrics against the first policy."""
+    first, *_ = breakdowns.values()
+    return [
+        [
+            {**row, "changes": {name: relative_change(row[name], other[name]) for name in list(row)[2:]}}
+            for row, other in zip(rows, first, strict=True)
+        ]
+        for rows in breakdowns.values()
+    ]
 
 
 def _show_classes(console: "Console", by: str, runs: "list[PolicyRun]", chosen: Sequence[str]) -> None:

@@ -178,9 +178,7 @@ def fingerprint_of(workload: Workload) -> str:
     digest = hashlib.sha256()
     for name in ("submit_s", "duration_s", "gpus", "gpu_milli", "cpus", "memory_mib", "priority"):
         digest.update(workload.frame[name].to_numpy().tobytes())
-    if workload.has(
-        "nodes"
-    ):  # else the checksum stays as it was without the column
+    if workload.has("nodes"):  # else the checksum stays as it was without the column
         digest.update(workload.frame["nodes"].fill_null(0).to_numpy().tobytes())
     return digest.hexdigest()[:32]
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuyard.policies.base import RECORDED
-from gpuyard.units import duration, metric_label, metric_text, number, plural, rough
+from gpuyard.units import duration, metric_label, metric_text, number, plural, relative_change, rough
 
 COMPARED = (
     "mean_wait_s",
@@ -167,9 +167,11 @@ def _changes(name: str, rows: Sequence[Values]) -> list[Text]:
 
 
 def _change(value: float | None, first: float | None) -> str:
-    if value is None or not first:
-        return "-" if value is None or first is None or value != first else "0 %"
-    ratio = value / first - 1
+    ratio = relative_change(value, first)
+    if ratio is None:
+        return "-"
+    if ratio == 0:
+        return "0 %"
     return f"x {number(1 + ratio)}" if ratio >= 1 else f"{100 * ratio:+.0f} %"
 
 

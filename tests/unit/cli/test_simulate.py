@@ -125,9 +125,12 @@ def test_metrics_by_class_are_shown_and_given(run: Run, by: str) -> None:
     assert re.search(rf"^{classes[by]} +[\d,]+ +fifo\+strict +", out, re.M)
     assert re.search(r"^ +sjf\+easy .*-\d+ %$", out, re.M), "the change of the first metric"
     _, out, _ = run(*arguments, "--json")
-    breakdown = document(out)["results"][0]["breakdown"]
-    assert breakdown["by"] == by
-    assert sum(entry["jobs"] for entry in breakdown["classes"]) == 2000
+    first, second = (one["breakdown"] for one in document(out)["results"])
+    assert first["by"] == second["by"] == by
+    assert sum(entry["jobs"] for entry in first["classes"]) == 2000
+    assert {entry["changes"]["mean_wait_s"] for entry in first["classes"]} == {0.0}
+    for one, other in zip(second["classes"], first["classes"], strict=True):
+        assert one["changes"]["mean_jct_s"] == pytest.approx(one["mean_jct_s"] / other["mean_jct_s"] - 1)
 
 
 def test_classes_have_the_same_names_everywhere(run: Run) -> None:
