@@ -43,6 +43,7 @@ class _Outcome:
     jobs: pl.DataFrame | None
     schedule: pl.DataFrame | None
     notes: str = ""
+    is_impossible: bool = False
 
 
 class WindowSource:
@@ -159,6 +160,7 @@ class WindowSource:
         tasks = [(one, window) for one in contenders for window in self._windows]
         outcomes = self._run_all(tasks, stage, keep=True)
         jobs = [outcome.jobs for outcome in outcomes if outcome.jobs is not None]
+        last_impossible = sorted(outcomes, key=lambda outcome: outcome.is_impossible)
         return Outcomes(
             rows=[outcome.row for outcome in outcomes],
             classes=several_classes(pl.concat([outcome.classes for outcome in outcomes])),
@@ -169,7 +171,8 @@ class WindowSource:
                 if outcome.schedule is not None
             },
             whole=None if self.whole is None else self._replay_whole(contenders, self.whole()),
-            notes={str(outcome.row["policy"]): outcome.notes for outcome in outcomes if outcome.notes},
+            notes={str(outcome.row["policy"]): outcome.notes for outcome in last_impossible if outcome.notes},
+            impossible={str(outcome.row["policy"]) for outcome in outcomes if outcome.is_impossible},
         )
 
     def _run_all(
@@ -196,6 +199,7 @@ class WindowSource:
                 jobs if window.name in kept else None,
                 results[0].table() if window.name == names[0] else None,
                 " ".join(results[0].notes) if one.entry.kind == "recorded" else "",
+                results[0].impossible is not None,
             )
 
         return self._in_threads(run, tasks, stage)

@@ -10,6 +10,7 @@ from gpuyard.cli import app
 from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
+from gpuyard.evaluate import compare
 from gpuyard.evaluate.replay import replay_comparison, replay_document, run_policies
 from gpuyard.evaluate.storage import read_comparison
 from gpuyard.simulation.find import find_policy
@@ -211,6 +212,17 @@ def test_a_row_that_cannot_be_is_marked_wherever_its_label_is_shown():
     entry = replay_comparison("log.csv", runs).policies[0]
     assert (entry.name, entry.label) == ("recorded", "recorded (impossible)")
     assert "16 of 8 GPUs in use" in entry.note
+
+
+def test_a_row_that_cannot_be_is_marked_in_windows_too():
+    starts = [10.0 * index + 100.0 for index in range(60)]
+    starts[45] = starts[46]
+    log = log_of(gpus=[8] * 60, duration_s=[9.0] * 60, recorded_start_s=starts)
+    few = {"windows": 3, "jobs_per_window": 10, "part": "all"}
+    entry = compare(["fifo"], log, "1x8", **few).policies[0]
+    assert (entry.name, entry.label) == ("recorded", "recorded (impossible)")
+    assert "16 of 8 GPUs in use" in entry.note
+    assert compare(["fifo"], log, "2x8", **few).policies[0].label == "recorded"
 
 
 def test_a_row_that_is_asked_for_stands_first_once():
