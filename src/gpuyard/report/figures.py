@@ -101,9 +101,9 @@ def change_chart(report: Report, palette: Palette) -> Chart | None:
             continue
         weak = report.weak and change.has_interval
         said = "unclear" if weak and change.ratio != 0.0 else change.verdict
-        dot = {"series": said, "colour": 0, "value": _short(change.ratio)}
+        dot = {"series": said, "colour": 0, "value": _dot(change.ratio)}
         if change.has_interval:
-            dot |= {"low": _short(change.low), "high": _short(change.high)}
+            dot |= {"low": _dot(change.low), "high": _dot(change.high)}
         rows.append(
             {
                 "name": one.label,
@@ -281,7 +281,7 @@ def _class_rows(report: Report, palette: Palette, by: str, metric: str, names: S
             if row is not None and row[metric] is not None:
                 jobs = row["jobs"]
                 label = palette.labels[policy]
-                dots.append({"series": label, "colour": colour, "value": _short(row[metric])})
+                dots.append({"series": label, "colour": colour, "value": _dot(row[metric])})
         rows.append({"name": name or "(none)", "count": jobs, "dots": dots})
     unit = metric_unit(metric)
     return {
@@ -301,7 +301,7 @@ def metric_chart(report: Report, metric: str, title: str, note: str) -> Chart | 
     def row(one: Standing) -> Chart:
         return {
             "name": one.label,
-            "dots": [{"series": one.label, "colour": 1, "value": _short(one.values[metric] or 0.0)}],
+            "dots": [{"series": one.label, "colour": 1, "value": _dot(one.values[metric] or 0.0)}],
         }
 
     rows = [row(one) for one in known]
@@ -320,5 +320,6 @@ def _scale(series: Sequence[Mapping[str, Any]], key: str) -> str:
     return "log" if values and min(values) > 0 and max(values) > 30 * min(values) else "linear"
 
 
-def _short(value: float) -> float | None:
-    return rounded([float(value)])[0]
+def _dot(value: float) -> float | None:
+    """A number with more digits than a line's: scripts round it for people, as tables round the whole one."""
+    return rounded([value], 9)[0]
