@@ -4,14 +4,17 @@ A file of ``gpuyard.learn.algorithms`` registers its algorithm under the file's 
 ``@register("algorithm", "ppo")``. Packages of others can register theirs too. Needs no torch.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
+from inspect import isabstract
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
 from gpuyard.config import AUTO
+from gpuyard.errors import InputError
 from gpuyard.learn import algorithms
 from gpuyard.registry import lookup, registered
 
@@ -37,7 +40,7 @@ class NotFiniteError(RuntimeError):
         self.diagnosis = {"what": what, **diagnosis}
 
 
-class Algorithm:
+class Algorithm(ABC):
     """Base of all algorithms: its traits, and how its runs are prepared and made."""
 
     summary: ClassVar[str]
@@ -84,9 +87,9 @@ class Algorithm:
         return config, environments.remarks()
 
     @classmethod
+    @abstractmethod
     def loop(cls, directory: "Path", config: "TrainConfig", group: "ProcessGroup") -> "TrainingLoop":
         """What trains, in one of the processes of a run."""
-        raise NotImplementedError
 
 
 def algorithm_names() -> dict[str, None]:
@@ -99,10 +102,12 @@ def find_algorithm(name: str) -> type[Algorithm]:
     """The algorithm of that name.
 
     Raises:
-        InputError: for an unknown name, with the closest known ones.
+        InputError: for an unknown name, with the closest known ones, or an algorithm that cannot train.
     """
     names = algorithm_names()
     if name in names and name not in registered(KIND):
         import_module(f"{algorithms.__name__}.{name}")
     found: type[Algorithm] = lookup(KIND, name, known={**names, **registered(KIND)})
+    if isabstract(found):
+        raise InputError(f"algorithm {name}: {found.__name__} has no loop; define its class method loop")
     return found

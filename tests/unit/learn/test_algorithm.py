@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from gpuyard.errors import InputError
+from gpuyard.learn import algorithm as algorithm_module
 from gpuyard.learn import config, rates
 from gpuyard.learn.algorithm import Algorithm, algorithm_names, find_algorithm
 from gpuyard.learn.off_policy import OffPolicyConfig
@@ -45,6 +46,15 @@ def test_settings_of_every_algorithm_read_back_equal_from_their_document(name: s
 def test_an_unknown_algorithm_is_refused_with_what_is_close() -> None:
     with pytest.raises(InputError, match="unknown algorithm 'sack'; did you mean 'sac'"):
         find_algorithm("sack")
+
+
+def test_an_algorithm_without_a_loop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Idle(Algorithm):
+        summary = "Trains nothing."
+
+    monkeypatch.setattr(algorithm_module, "lookup", lambda *_, **__: Idle)
+    with pytest.raises(InputError, match="algorithm idle: Idle has no loop; define its class method loop"):
+        find_algorithm("idle")
 
 
 @pytest.mark.parametrize(
