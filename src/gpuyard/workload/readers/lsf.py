@@ -13,11 +13,10 @@ from gpuyard.registry import register
 from gpuyard.workload.chunks import line_chunks, read_head
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
-from gpuyard.workload.readers.asked_nodes import with_asked_nodes
+from gpuyard.workload.node_lists import SEPARATOR
+from gpuyard.workload.readers.accounting import CHECKS, all_jobs, once_each, trace_of, valid_jobs
 from gpuyard.workload.readers.lsf_records import JobFinish, RecordError, event_type, parse_job_finish
-from gpuyard.workload.readers.repeats import merge_repeats
-from gpuyard.workload.readers.row_checks import MAX_COUNT, TIME_CHECKS, Checks, keep_valid, start_or_null
-from gpuyard.workload.schema import Step, Where, make_workload
+from gpuyard.workload.readers.row_checks import MAX_COUNT, Checks
 
 _EVENT_LINE = re.compile(rb'\s*"[A-Z][A-Z_]+" "\d[\d.]*" \d')
 _HISTORY_LINE = re.compile(rb"#\d+\s*\n")
@@ -35,30 +34,9 @@ _TIMEOUT = {5, 6, 12}  # run limit, deadline, CPU limit
 _CANCELLED = {1, 8, 9, 10, 11, 13, 14, 15, 23, 27, 30, 31}  # preemption, owner, administrator, bkill, recall
 _EXIT, _DONE = 32, 64
 
-_COLUMNS = {
-    "line": pl.Int64,
-    "submit_s": pl.Float64,
-    "duration_s": pl.Float64,
-    "recorded_start_s": pl.Float64,
-    "gpus": pl.Int64,
-    "cpus": pl.Int64,
-    "memory_mib": pl.Int64,
-    "estimate_s": pl.Float64,
-    "user": pl.String,
-    "group": pl.String,
-    "status": pl.String,
-    "source_id": pl.String,
-    "recorded_nodes": pl.String,
-    "nodes": pl.Int64,
-    "allocated_nodes": pl.Int64,
-    "partition": pl.String,
-    "account": pl.String,
-    "name": pl.String,
-}
 _CHECKS: Checks = (
     ("never started: startTime is 0", pl.col("recorded_start_s") <= 0),
-    *TIME_CHECKS,
-    ("the number of GPUs is out of range", pl.col("gpus") > MAX_COUNT),
+    *CHECKS,
 )
 
 
@@ -90,22 +68,12 @@ class LsfAccounting:
         for path in paths:
             _check_kind(path)
         parts = [_jobs(lines, path, log, options) for path in paths for lines in line_chunks(path)]
-        jobs = pl.concat(parts) if parts else pl.DataFrame(schema=_COLUMNS)
-        if jobs.height == 0:
-            raise log.nothing_left(", ".join(map(str, paths)))
-        jobs = merge_repeats(jobs, ("source_id", "submit_s", "recorded_start_s", "duration_s"), log)
+        jobs = all_jobs(parts)
+        jobs = once_each(jobs, paths, log)
         log.assume("run limits stand before options3 and are in seconds; memory is the most that was used")
         if jobs["gpus"].max():
             log.assume("GPU requirements count the GPUs of one host, or of one slot where they say /task")
-        settings = {"format": "lsf", "files": [path.name for path in paths]} | options.model_dump()
-        workload = make_workload(
-            with_asked_nodes(jobs).drop("line", "allocated_nodes"),
-            name=paths[0].name.removesuffix(".gz"),
-            source=", ".join(path.name for path in paths),
-            history=(Step(name="import", settings=settings),),
-            where=Where(str(paths[0])),
-        )
-        return Trace(workload)
+        return trace_of(jobs, paths, "lsf", options)
 
 
 def _check_kind(path: Path) -> None:
@@ -152,14 +120,13 @@ def _jobs(lines: pl.DataFrame, path: Path, log: ImportLog, options: LsfOptions) 
         log.reject(reason, path.name, places)
     for reason, places in repaired.items():
         log.repair(reason, path.name, places)
-    jobs = keep_valid(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), _CHECKS, path.name, log)
-    return jobs.with_columns(recorded_start_s=start_or_null(pl.col("recorded_start_s")))
+    return valid_jobs(rows, _CHECKS, path.name, log)
 
 
 def _values(
     job: JobFinish, options: LsfOptions, line: int, repaired: dict[str, list[int]]
 ) -> tuple[float | int | str | None, ...]:
-    """A job's values in the order of ``_COLUMNS``, without the line."""
+    """A job's values in the order of ``accounting.COLUMNS``, without the line."""
     gpus, guessed = _gpus(job)
     if guessed:
         repaired[guessed].append(line)
@@ -171,7 +138,7 @@ def _values(
     duration_s = float(job.event_s - job.start_s)
     times = (float(job.submit_s), duration_s, float(job.start_s))
     who = (job.user, group, _status(job), source_id)
-    nodes = ("|".join(job.hosts), asked_hosts(job), len(job.hosts))
+    nodes = (SEPARATOR.join(job.hosts), asked_hosts(job), len(job.hosts))
     return (*times, gpus, slots, memory_mib, limit, *who, *nodes, job.queue, job.project, job.name)
 
 

@@ -15,11 +15,9 @@ from gpuyard.workload.chunks import line_chunks, read_head
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.node_lists import SEPARATOR
-from gpuyard.workload.readers.asked_nodes import with_asked_nodes
+from gpuyard.workload.readers.accounting import CHECKS, all_jobs, once_each, trace_of, valid_jobs
 from gpuyard.workload.readers.pbs_records import RECORD, Message, allocation, pairs, seconds
-from gpuyard.workload.readers.repeats import merge_repeats
-from gpuyard.workload.readers.row_checks import MAX_COUNT, TIME_CHECKS, Checks, keep_valid, start_or_null
-from gpuyard.workload.schema import Step, Where, make_workload
+from gpuyard.workload.readers.row_checks import MAX_COUNT, Checks
 
 _FIRST_RECORD = re.compile(rb"\s*\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z]{1,2};")
 _SERVER_LOG = re.compile(rb"\s*\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(?:\.\d+)?;[0-9a-f]{4};")
@@ -30,26 +28,6 @@ _ABOUT_JOBS = set("QSERDACHKMTUYZ") | {"a", "c", "e", "p", "r", "s", "u"}
 _WALLTIME = {-29, -11}  # killed by the limit on run time: PBS, Torque
 _KILLED = {271, 265, 143, 137}  # by SIGTERM or SIGKILL: qdel, or a limit that is not stated
 
-_COLUMNS = {
-    "line": pl.Int64,
-    "submit_s": pl.Float64,
-    "duration_s": pl.Float64,
-    "recorded_start_s": pl.Float64,
-    "gpus": pl.Int64,
-    "cpus": pl.Int64,
-    "memory_mib": pl.Int64,
-    "estimate_s": pl.Float64,
-    "user": pl.String,
-    "group": pl.String,
-    "status": pl.String,
-    "source_id": pl.String,
-    "recorded_nodes": pl.String,
-    "nodes": pl.Int64,
-    "allocated_nodes": pl.Int64,
-    "partition": pl.String,
-    "account": pl.String,
-    "name": pl.String,
-}
 _CHECKS: Checks = (
     ("has no time of its submission (ctime, qtime)", pl.col("submit_s").is_null()),
     (
@@ -57,8 +35,7 @@ _CHECKS: Checks = (
         pl.col("recorded_start_s").is_null() | (pl.col("recorded_start_s") <= 0),
     ),
     ("has no end", pl.col("duration_s").is_null()),
-    *TIME_CHECKS,
-    ("the number of GPUs is out of range", pl.col("gpus") > MAX_COUNT),
+    *CHECKS,
 )
 
 
@@ -108,24 +85,14 @@ class PbsAccounting:
         for path in paths:
             _check_kind(path)
         parts = [_jobs(lines, path, log, options, others) for path in paths for lines in line_chunks(path)]
-        jobs = pl.concat(parts) if parts else pl.DataFrame(schema=_COLUMNS)
+        jobs = all_jobs(parts)
         others.settle(set(jobs["source_id"]), log)
-        if jobs.height == 0:
-            raise log.nothing_left(", ".join(map(str, paths)))
-        jobs = merge_repeats(jobs, ("source_id", "submit_s", "recorded_start_s", "duration_s"), log)
+        jobs = once_each(jobs, paths, log)
         again = jobs.height - jobs["source_id"].n_unique()
         if again:
             log.assume(f"{again} runs of jobs that were queued again are jobs of their own")
         log.assume("run times are end - start, with suspensions; the submission is ctime")
-        settings = {"format": "pbs", "files": [path.name for path in paths]} | options.model_dump()
-        workload = make_workload(
-            with_asked_nodes(jobs).drop("line", "allocated_nodes"),
-            name=paths[0].name.removesuffix(".gz"),
-            source=", ".join(path.name for path in paths),
-            history=(Step(name="import", settings=settings),),
-            where=Where(str(paths[0])),
-        )
-        return Trace(workload)
+        return trace_of(jobs, paths, "pbs", options)
 
 
 def _check_kind(path: Path) -> None:
@@ -172,8 +139,7 @@ def _jobs(
         log.reject(reason, path.name, places)
     for reason, places in repaired.items():
         log.repair(reason, path.name, places)
-    jobs = keep_valid(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), _CHECKS, path.name, log)
-    return jobs.with_columns(recorded_start_s=start_or_null(pl.col("recorded_start_s")))
+    return valid_jobs(rows, _CHECKS, path.name, log)
 
 
 def _source_id(job_id: str) -> str:
@@ -189,7 +155,7 @@ def _values(
     line: int,
     repaired: dict[str, list[int]],
 ) -> tuple[float | int | str | None, ...]:
-    """A job's values in the order of ``_COLUMNS``, without the line."""
+    """A job's values in the order of ``accounting.COLUMNS``, without the line."""
     submit_s = _clock(message, "ctime") or _clock(message, "qtime")
     start_s, end_s = _clock(message, "start"), _clock(message, "end")
     duration_s = None if start_s is None or end_s is None else end_s - start_s

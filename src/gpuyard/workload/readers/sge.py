@@ -13,10 +13,9 @@ from gpuyard.registry import register
 from gpuyard.workload.chunks import line_chunks, read_head
 from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
+from gpuyard.workload.readers.accounting import CHECKS, all_jobs, once_each, trace_of, valid_jobs
 from gpuyard.workload.readers.pbs_records import seconds
-from gpuyard.workload.readers.repeats import merge_repeats
-from gpuyard.workload.readers.row_checks import MAX_COUNT, TIME_CHECKS, Checks, keep_valid, start_or_null
-from gpuyard.workload.schema import Step, Where, make_workload
+from gpuyard.workload.readers.row_checks import MAX_COUNT, Checks
 
 LEAST_FIELDS = 43
 """Up to maxvmem, as version 6.0 has them; 6.2 has 45, Univa's more."""
@@ -38,28 +37,9 @@ _SIGNALLED = {137, 138, 143, 152, 158}  # SIGKILL, SIGUSR1, SIGTERM, SIGXCPU, SI
 _QACCT = re.compile(rb"\s*(={20,}\s*\n\s*qname\s|job-ID\s+prior\s)")
 _RESOURCES = re.compile(r"(?:^|\s)-l\s+(\S+)")
 
-_COLUMNS = {
-    "line": pl.Int64,
-    "submit_s": pl.Float64,
-    "duration_s": pl.Float64,
-    "recorded_start_s": pl.Float64,
-    "gpus": pl.Int64,
-    "cpus": pl.Int64,
-    "memory_mib": pl.Int64,
-    "estimate_s": pl.Float64,
-    "user": pl.String,
-    "group": pl.String,
-    "status": pl.String,
-    "source_id": pl.String,
-    "recorded_nodes": pl.String,
-    "partition": pl.String,
-    "account": pl.String,
-    "name": pl.String,
-}
 _CHECKS: Checks = (
     ("never started: start_time is 0", pl.col("recorded_start_s") <= 0),
-    *TIME_CHECKS,
-    ("the number of GPUs is out of range", pl.col("gpus") > MAX_COUNT),
+    *CHECKS,
 )
 
 
@@ -99,21 +79,11 @@ class SgeAccounting:
             _check_kind(path)
         tasks: list[tuple[str, int, str]] = []
         parts = [_jobs(lines, path, log, options, tasks) for path in paths for lines in line_chunks(path)]
-        jobs = pl.concat(parts) if parts else pl.DataFrame(schema=_COLUMNS)
+        jobs = all_jobs(parts)
         _settle_tasks(tasks, set(jobs["source_id"]), log)
-        if jobs.height == 0:
-            raise log.nothing_left(", ".join(map(str, paths)))
-        jobs = merge_repeats(jobs, ("source_id", "submit_s", "recorded_start_s", "duration_s"), log)
+        jobs = once_each(jobs, paths, log)
         log.assume("run times are end_time - start_time; CPUs are slots; memory is the most that was used")
-        settings = {"format": "sge", "files": [path.name for path in paths]} | options.model_dump()
-        workload = make_workload(
-            jobs.drop("line"),
-            name=paths[0].name.removesuffix(".gz"),
-            source=", ".join(path.name for path in paths),
-            history=(Step(name="import", settings=settings),),
-            where=Where(str(paths[0])),
-        )
-        return Trace(workload)
+        return trace_of(jobs, paths, "sge", options)
 
 
 def _is_record(fields: list[str]) -> bool:
@@ -169,8 +139,7 @@ def _jobs(
     log.reject(f"is no record: fewer than {LEAST_FIELDS} fields, or no numbers", path.name, rejected)
     for reason in {reason for reason, _ in repaired}:
         log.repair(reason, path.name, [line for said, line in repaired if said == reason])
-    jobs = keep_valid(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), _CHECKS, path.name, log)
-    return jobs.with_columns(recorded_start_s=start_or_null(pl.col("recorded_start_s")))
+    return valid_jobs(rows, _CHECKS, path.name, log)
 
 
 def _whole_category(fields: list[str]) -> list[str]:
@@ -195,7 +164,7 @@ def _values(
     repaired: Counter[tuple[str, int]],
     line: int,
 ) -> tuple[float | int | str | None, ...]:
-    """A job's values in the order of ``_COLUMNS``, without the line."""
+    """A job's values in the order of ``accounting.COLUMNS``, without the line."""
     submit_s, start_s, end_s = (_clock(fields[at]) for at in (_SUBMIT, _START, _END))
     requests = _requests(fields[_CATEGORY])
     slots = int(fields[_SLOTS]) if re.fullmatch(r"\d{1,9}", fields[_SLOTS]) else 1
@@ -218,6 +187,7 @@ def _values(
         *(*times, gpus, slots, _memory_mib(fields), limit_s, fields[_OWNER]),
         *(group, status, _source_id(fields)),
         fields[_HOST] if slots == 1 else None,  # of a job with several slots only the first host is there
+        *(None, None),  # nodes
         *(fields[place] for place in (_QUEUE, _ACCOUNT, _NAME)),
     )
 
