@@ -24,7 +24,7 @@ from gpuyard.cli.inputs import (
 from gpuyard.cli.parameters import ClusterText, Flag, Json, OutFile, WorkloadText, settings
 from gpuyard.errors import InputError, spelt
 from gpuyard.terminal.console import errors
-from gpuyard.terminal.tables import description_tables, named_table
+from gpuyard.terminal.tables import named_table
 from gpuyard.units import plural
 from gpuyard.workload.shaping.config import ShapeConfig
 
@@ -130,7 +130,7 @@ def describe(
         account = None if report is None else report.model_dump(mode="json")
         print_json({**summary, "distributions": spread, "import": account})
         return
-    from gpuyard.terminal.workload import distribution_tables
+    from gpuyard.terminal.workload import description_tables, distribution_tables
 
     console = open_console()
     console.print(description_tables(summary), "", distribution_tables(spread), sep="\n")

@@ -1,4 +1,4 @@
-"""Workloads on a terminal: the import report, the fidelity card, and distributions with small bars."""
+"""Workloads on a terminal: what is in one, the import report, the fidelity card, and distributions."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -37,6 +37,71 @@ def sparkline(values: Sequence[float]) -> str:
     if not largest:
         return _LEVELS[0] * len(values)
     return "".join(_LEVELS[0 if value <= 0 else max(round(value / largest * 8), 1)] for value in values)
+
+
+def description_tables(summary: Mapping[str, Any]) -> Group:
+    """What is in a workload: facts, quantiles and the mix of gang sizes."""
+    return Group(_facts(summary), "", _quantile_table(summary), "", _gang_table(summary))
+
+
+def _facts(summary: Mapping[str, Any]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    load = summary["load"]
+    share = summary["estimates"]["jobs"]
+    ratio = summary["estimates"]["median_estimate_over_duration"]
+    facts = {
+        "workload": summary["name"],
+        "jobs": f"{summary['jobs']:,}",
+        "span": duration(summary["span_s"]),
+        "users, groups": f"{summary['users']:,}, {summary['groups']:,}",
+        "GPU hours": f"{summary['gpu_hours']:,.1f}",
+        "CPU-only jobs": f"{summary['cpu_only_jobs']:,}",
+        "shared-GPU jobs": f"{summary['shared_gpu_jobs']:,}",
+        "load": "give --cluster to see it"
+        if summary["cluster"] is None
+        else f"{'-' if load is None else f'{load:.3f}'} on {summary['cluster']}",
+        "estimates": f"{share:,} jobs, median estimate / duration {ratio:.2f}" if share else "none",
+        "ended in the log as": ", ".join(
+            f"{status} {count:,}" for status, count in summary["statuses"].items()
+        ),
+    }
+    for name, value in facts.items():
+        table.add_row(Text(name, style="bold"), Text(value))
+    return table
+
+
+def _quantile_table(summary: Mapping[str, Any]) -> Table:
+    rows = {"duration": "duration_s", "gap between submits": "interarrival_s", "GPUs": "gpus"}
+    names = ("p10", "p50", "p90", "p99", "max", "mean")
+    table = plain_table("of jobs", *names, right=range(1, 7))
+    for label, key in rows.items():
+        if summary[key] is not None:
+            shown = _quantile if key == "gpus" else _short_duration
+            table.add_row(label, *(shown(summary[key][name]) for name in names))
+    return table
+
+
+def _quantile(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _short_duration(value: float) -> str:
+    return duration(value, short=True)
+
+
+def _gang_table(summary: Mapping[str, Any]) -> Table:
+    table = plain_table("GPUs of a job", "jobs", "share of jobs", "share of GPU time", right=range(4))
+    sizes = summary["gang_sizes"]
+    shown = sizes if len(sizes) <= 16 else sorted(sizes, key=lambda size: -size["jobs"])[:15]
+    for size in sorted(shown, key=lambda size: float(size["gpus"])):
+        shares = (
+            "-" if size[key] is None else f"{100 * size[key]:.1f} %"
+            for key in ("share_of_jobs", "share_of_gpu_time")
+        )
+        table.add_row(f"{size['gpus']:g}", f"{size['jobs']:,}", *shares)
+    if len(shown) < len(sizes):
+        table.add_row("others", f"{sum(s['jobs'] for s in sizes) - sum(s['jobs'] for s in shown):,}", "", "")
+    return table
 
 
 def import_table(report: ImportReport) -> RenderableType:
