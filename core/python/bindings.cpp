@@ -89,23 +89,24 @@ std::shared_ptr<BoundPolicy> make_policy(const std::string& order, const std::st
     return bound;
 }
 
-using Past = std::vector<std::tuple<std::int32_t, std::int32_t, std::int32_t, std::int64_t, Time>>;
-
-std::vector<PastJob> past_jobs(const Past& past) {
-    std::vector<PastJob> jobs;
-    for (const auto& [user, group, gpus, milli, run_us] : past) jobs.push_back({user, group, gpus, milli, run_us});
-    return jobs;
+void make_past(Past* self, const In<std::int32_t>& user, const In<std::int32_t>& group, const In<std::int32_t>& gpus,
+               const In<std::int64_t>& milli, const In<std::int64_t>& run_us) {
+    const std::size_t count = user.size();
+    for (const std::size_t size : {group.size(), gpus.size(), milli.size(), run_us.size()})
+        if (size != count) throw std::invalid_argument("columns of finished jobs differ in length");
+    new (self) Past();
+    for (std::size_t i = 0; i < count; ++i)
+        self->add(user.data()[i], group.data()[i], gpus.data()[i], milli.data()[i], run_us.data()[i]);
 }
 
 nb::dict run(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
              const BoundPolicy& policy, std::shared_ptr<const Settings> settings, const nb::object& progress,
              const Past& past) {
     const Progress report = progress_to(progress);
-    const std::vector<PastJob> finished = past_jobs(past);
     ScheduleArrays arrays;
     {
         nb::gil_scoped_release release;
-        arrays = simulate(std::move(cluster), std::move(jobs), policy.policy, std::move(settings), finished, report);
+        arrays = simulate(std::move(cluster), std::move(jobs), policy.policy, std::move(settings), past, report);
     }
     return to_dict(std::move(arrays));
 }
@@ -259,12 +260,15 @@ void bind_inputs(nb::module_& m) {
 void bind_simulation(nb::module_& m) {
     const nb::object input_error = nb::module_::import_("gpuyard.errors").attr("InputError");
     nb::exception<EndlessFailures>(m, "EndlessFailuresError", input_error);
+    nb::class_<Past>(m, "Past")
+        .def(nb::init<>())
+        .def("__init__", &make_past, "user"_a, "group"_a, "gpus"_a, "milli"_a, "run_us"_a);
     nb::class_<CheckedSimulator>(m, "CheckedSimulator")
         .def(
             "__init__",
             [](CheckedSimulator* self, std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
                std::shared_ptr<const Settings> settings, const Past& past) {
-                new (self) CheckedSimulator(std::move(cluster), std::move(jobs), std::move(settings), past_jobs(past));
+                new (self) CheckedSimulator(std::move(cluster), std::move(jobs), std::move(settings), past);
             },
             "cluster"_a, "jobs"_a, "settings"_a, "past"_a = Past())
         .def("advance", &CheckedSimulator::advance)

@@ -9,7 +9,7 @@ namespace gpuyard {
 class CheckedSimulator {
 public:
     CheckedSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
-                     std::shared_ptr<const Settings> settings, std::span<const PastJob> past)
+                     std::shared_ptr<const Settings> settings, const Past& past)
         : simulator_(std::move(cluster), std::move(jobs), std::move(settings), {true, true, true}, past) {}
 
     bool advance() { return simulator_.next_instant(); }

@@ -10,7 +10,7 @@
 namespace gpuyard {
 
 FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
-                             std::shared_ptr<const Settings> settings, Needs needs, std::span<const PastJob> past)
+                             std::shared_ptr<const Settings> settings, Needs needs, const Past& past)
     : jobs_(std::move(jobs)),
       settings_(std::move(settings)),
       needs_(needs),
@@ -32,10 +32,8 @@ FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::sh
     backfilled_.assign(count, 0);
     began_.assign(count, 0);
     runs_.reserve(count);
-    for (const PastJob& job : past) {
-        history_.add(job.user, job.group, job.gpus, job.run_us);
-        view_.gittins.add(GittinsHistory::gpu_seconds(job.run_us, job.milli));
-    }
+    history_ = past.run_times;
+    view_.gittins = past.gittins;
     if (settings_->mtbf_us == 0) return;
     failures_of_job_.assign(count, 0);
     failures_of_node_.assign(nodes, 0);

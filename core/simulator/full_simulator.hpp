@@ -33,13 +33,6 @@ struct Downtime {
     Time from_us, to_us;
 };
 
-// A finished job for the predictions to start from.
-struct PastJob {
-    std::int32_t user, group, gpus;
-    std::int64_t milli;  // of GPUs
-    Time run_us;
-};
-
 // Nodes fail so often that the jobs may never finish: the settings are at fault.
 struct EndlessFailures : std::runtime_error {
     using std::runtime_error::runtime_error;
@@ -56,7 +49,7 @@ public:
 class FullSimulator {
 public:
     FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
-                  std::shared_ptr<const Settings> settings, Needs needs, std::span<const PastJob> past);
+                  std::shared_ptr<const Settings> settings, Needs needs, const Past& past);
     FullSimulator(const FullSimulator&) = delete;
     FullSimulator& operator=(const FullSimulator&) = delete;
 

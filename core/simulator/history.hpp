@@ -65,4 +65,16 @@ private:
     mutable std::array<std::uint64_t, kBuckets> computed_{};
 };
 
+// What had finished before a simulation begins.
+struct Past {
+    RunTimeHistory run_times;
+    GittinsHistory gittins;
+
+    // `milli`: thousandths of GPUs.
+    void add(std::int32_t user, std::int32_t group, std::int32_t gpus, std::int64_t milli, Time run_us) {
+        run_times.add(user, group, gpus, run_us);
+        gittins.add(GittinsHistory::gpu_seconds(run_us, milli));
+    }
+};
+
 }  // namespace gpuyard

@@ -14,7 +14,7 @@ bool needs_full_simulator(const Policy& policy, const Settings& settings) {
 }
 
 ScheduleArrays simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
-                        const Policy& policy, std::shared_ptr<const Settings> settings, std::span<const PastJob> past,
+                        const Policy& policy, std::shared_ptr<const Settings> settings, const Past& past,
                         const Progress& progress) {
     if (needs_full_simulator(policy, *settings)) {
         FullSimulator simulator(std::move(cluster), std::move(jobs), settings, needs_of(policy, *settings), past);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 
 #include "policy/policy.hpp"
 #include "simulator/history.hpp"
@@ -16,7 +15,7 @@ bool needs_full_simulator(const Policy& policy, const Settings& settings);
 
 // `past`: jobs that had finished before, for policies that go by them.
 ScheduleArrays simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
-                        const Policy& policy, std::shared_ptr<const Settings> settings, std::span<const PastJob> past,
+                        const Policy& policy, std::shared_ptr<const Settings> settings, const Past& past,
                         const Progress& progress);
 
 }  // namespace gpuyard

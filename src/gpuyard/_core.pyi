@@ -1,7 +1,7 @@
 """Types of the native core (core/python). Times in arrays are int64 microseconds."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,13 +145,19 @@ class Decision:
     @property
     def wake_s(self) -> float: ...
 
+class Past:
+    @overload
+    def __init__(self) -> None: ...
+    @overload
+    def __init__(self, user: _I32, group: _I32, gpus: _I32, milli: _I64, run_us: _I64) -> None: ...
+
 class CheckedSimulator:
     def __init__(
         self,
         cluster: ClusterSpec,
         jobs: JobTable,
         settings: Settings,
-        past: list[tuple[int, int, int, int, int]] = ...,
+        past: Past = ...,
     ) -> None: ...
     def advance(self) -> bool: ...
     @property
@@ -181,7 +187,7 @@ def simulate(
     policy: Policy,
     settings: Settings,
     progress: Callable[[int], None] | None = None,
-    past: list[tuple[int, int, int, int, int]] = ...,
+    past: Past = ...,
 ) -> dict[str, Any]: ...
 def never_placeable(
     cluster: ClusterSpec, jobs: JobTable, placement: str, power_cap_mw: int = ...

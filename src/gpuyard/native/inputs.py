@@ -22,7 +22,6 @@ from gpuyard.workload.identity import name_of
 from gpuyard.workload.schema import microseconds
 
 Ints = NDArray[np.int64]
-Past = list[tuple[int, int, int, int, int]]
 
 NO_CAP_MW = 2**63 - 1
 
@@ -35,7 +34,7 @@ class CoreInputs:
         cluster: Nodes and pools.
         jobs: The kept jobs.
         settings: What holds for the whole run.
-        past: Finished jobs for predictions: user, group, GPUs, thousandths of GPUs, run time in microseconds.
+        past: Finished jobs for predictions.
         kept: Rows of the workload that are simulated.
         dropped: Rows that can never run.
     """
@@ -43,7 +42,7 @@ class CoreInputs:
     cluster: _core.ClusterSpec
     jobs: _core.JobTable
     settings: _core.Settings
-    past: Past
+    past: _core.Past
     kept: Ints
     dropped: Ints
 
@@ -97,7 +96,7 @@ def prepare(
         kept = np.delete(kept, dropped)
         columns = {name: c[kept] if isinstance(c, np.ndarray) else c for name, c in columns.items()}
         jobs = _core.JobTable(core, **columns)
-    past = [] if history is None or names is None else names.past(history)
+    past = _core.Past() if history is None or names is None else names.past(history)
     return CoreInputs(core, jobs, settings, past, kept, dropped)
 
 
@@ -126,15 +125,15 @@ class _Names:
         )
         return user, group
 
-    def past(self, history: Workload) -> Past:
+    def past(self, history: Workload) -> _core.Past:
         """Finished jobs as the core takes them."""
         user, group = self.columns(history.frame)
         duration_us = np.maximum(microseconds(history.frame["duration_s"]), 1)
-        columns = (user, group, history.frame["gpus"].to_numpy(), _milli(history), duration_us)
-        return list(zip(*(column.tolist() for column in columns), strict=True))
+        gpus = history.frame["gpus"].to_numpy().astype(np.int32)
+        return _core.Past(user, group, gpus, _milli(history), duration_us)
 
 
-def past_jobs(workload: Workload, history: Workload) -> Past:
+def past_jobs(workload: Workload, history: Workload) -> _core.Past:
     """Finished jobs as the core takes them beside the jobs of a workload."""
     return _Names(workload, history).past(history)
 

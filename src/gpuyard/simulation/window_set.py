@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig, available_cores
 from gpuyard.metrics.outcomes import bounded_slowdown
-from gpuyard.native.inputs import CoreInputs, Past, past_jobs, prepare
+from gpuyard.native.inputs import CoreInputs, past_jobs, prepare
 from gpuyard.policies.base import Policy
 from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.simulation.run import simulate
@@ -26,8 +27,6 @@ Figures = dict[str, NDArray[np.float64]]
 """Metrics by name, one value a window."""
 
 FIGURES = ("mean_bounded_slowdown", "mean_slowdown", "mean_wait_s", "mean_jct_s", "p99_wait_s", "max_wait_s")
-MOST_KEPT_PAST = 50_000
-"""Histories of more jobs than this are made anew for every run: they would fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ class _Prepared:
     inputs: CoreInputs
     submit_us: NDArray[np.int64]
     duration_s: NDArray[np.float64]
-    kept_past: list[Past] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -58,22 +56,18 @@ class _Prepared:
             _own(window, duration_us) / 1e6,
         )
 
-    def past(self) -> Past:
+    @cached_property
+    def past(self) -> _core.Past:
         """Finished jobs for predictions."""
-        if self.kept_past:
-            return self.kept_past[0]
         history = self.window.history()
-        past = [] if history is None else past_jobs(self.window.jobs, history)
-        if len(past) <= MOST_KEPT_PAST:
-            self.kept_past.append(past)
-        return past
+        return _core.Past() if history is None else past_jobs(self.window.jobs, history)
 
     def run(self, policies: Sequence[PolicySpec]) -> list[tuple[float, ...]]:
         """The metrics of ``FIGURES`` for each policy, by the formulas of docs/contract/metrics.md."""
         predicts = [self.inputs.settings.predict or policy.predicts for policy in policies]
-        past = self.past() if any(predicts) else []
+        nothing = _core.Past()
         return [
-            self._run(policy.compile(), past if looks_back else [])
+            self._run(policy.compile(), self.past if looks_back else nothing)
             for policy, looks_back in zip(policies, predicts, strict=True)
         ]
 
@@ -89,7 +83,7 @@ class _Prepared:
         start_us, end_us = found.schedule.start_us[ran], found.schedule.end_us[ran]
         return _figures(start_us - self.submit_us[rows], end_us - self.submit_us[rows], self.duration_s[rows])
 
-    def _run(self, policy: _core.Policy, past: Past) -> tuple[float, ...]:
+    def _run(self, policy: _core.Policy, past: _core.Past) -> tuple[float, ...]:
         inputs = self.inputs
         arrays = _core.simulate(inputs.cluster, inputs.jobs, policy, inputs.settings, None, past)
         start_us, end_us = (_own(self.window, arrays[name]) for name in ("start_us", "end_us"))
