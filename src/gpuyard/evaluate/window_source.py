@@ -23,8 +23,8 @@ from gpuyard.metrics.classes import class_labels, common_users, several_classes
 from gpuyard.policies.family import can_run, fixed_heuristics, preempting_heuristics, slower_heuristics
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.simulation.replays import REPLAYS, typical_waits_of
-from gpuyard.simulation.run import SimulationResult, simulate
-from gpuyard.simulation.window_set import FIGURES, WindowSet, race
+from gpuyard.simulation.run import SimulationResult
+from gpuyard.simulation.window_set import FIGURES, WindowSet, race, simulate_window
 from gpuyard.simulation.windows import HeldOutWindow
 
 Task = TypeVar("Task")
@@ -219,9 +219,7 @@ class WindowSource:
         return frames.window_row(one.name, window.name, values)
 
     def _simulate(self, one: Contender, window: HeldOutWindow, noise: SimulationConfig) -> SimulationResult:
-        predicts = one.predicts or self._simulation.estimates == "history"
-        history = window.history() if predicts else None
-        return simulate(window.jobs, self._cluster, one.policy, noise, history=history)
+        return simulate_window(window, self._cluster, one.policy, noise)
 
     # --- The whole part in one go ---
 

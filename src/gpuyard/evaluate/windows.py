@@ -8,7 +8,7 @@ from gpuyard.config import GuardConfig, SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.config import EvaluationConfig
-from gpuyard.evaluate.contenders import find_contenders
+from gpuyard.evaluate.contenders import checked, find_contenders
 from gpuyard.evaluate.engine import CHOSEN_IN, Progress, no_progress
 from gpuyard.evaluate.setting import Setting, fingerprint_of, lower_is_better
 from gpuyard.evaluate.window_source import MOST_JOBS_FOR_SLOWER, WindowSource
@@ -76,7 +76,10 @@ def evaluate_windows(
     size = config.jobs_per_window
     tested = None
     if size is not None and not config.cold:
-        cutter.cut(config.part, count=1, jobs=size)  # refuses windows that are too long, before any work
+        # What cannot be compared is refused before any work.
+        some = cutter.cut(config.part, count=1, jobs=size)[0].jobs
+        for one in given:
+            checked(one, some, cluster, simulation, transfer=config.transfer)
         progress("how busy windows must begin", 0, 1)
         tested = _busy(cutter, cluster, simulation, config.part, current, config, size, placement)
         progress("how busy windows must begin", 1, 1)

@@ -22,6 +22,8 @@ from gpuyard.workload.identity import name_of
 from gpuyard.workload.schema import microseconds
 
 Ints = NDArray[np.int64]
+History = Workload | _core.Past
+"""Jobs that have finished before, or what the core keeps of them."""
 
 NO_CAP_MW = 2**63 - 1
 
@@ -52,7 +54,7 @@ def prepare(
     cluster: Cluster,
     policy: Policy,
     config: SimulationConfig,
-    history: Workload | None = None,
+    history: History | None = None,
     *,
     for_learning: bool = False,
     track_gpus: bool = False,
@@ -64,7 +66,7 @@ def prepare(
         cluster: What they run on.
         policy: Who decides.
         config: Settings.
-        history: Jobs that have finished before, for predictions.
+        history: Jobs that have finished before, for predictions, or their sums (``past_jobs``).
         for_learning: Tell everything that could matter to a policy: users, groups, watts.
         track_gpus: Keep the state of every single GPU.
 
@@ -80,7 +82,8 @@ def prepare(
     with_watts = needs_power(spec, config) or (sees_all and tells_watts(cluster))
     core = core_cluster(workload, cluster, with_watts=with_watts, track_gpus=track_gpus)
     # Names become numbers only where a policy can see them: on large workloads that costs time.
-    names = _Names(workload, history) if for_learning or _sees_names(spec, config) else None
+    known = history if isinstance(history, Workload) else None
+    names = _Names(workload, known) if for_learning or _sees_names(spec, config) else None
     columns = _job_columns(workload, cluster, config, names)
     settings = core_settings(config, cluster, names)
     settings.ticks = config.defragment or policy.preempts
@@ -96,7 +99,9 @@ def prepare(
         kept = np.delete(kept, dropped)
         columns = {name: c[kept] if isinstance(c, np.ndarray) else c for name, c in columns.items()}
         jobs = _core.JobTable(core, **columns)
-    past = _core.Past() if history is None or names is None else names.past(history)
+    past = _core.Past()
+    if history is not None and names is not None:
+        past = names.past(history) if isinstance(history, Workload) else history
     return CoreInputs(core, jobs, settings, past, kept, dropped)
 
 

@@ -28,6 +28,8 @@ JAM = 3.0
 FEWEST_BEFORE = 64
 MOST_BEFORE, MOST_AFTER = 32, 8
 """Most jobs before and after a window, in windows."""
+BEFORE_IN_OVERLOAD = 4
+"""Jobs before a window, in windows, where more of them wait than a window has: no number would do."""
 USUAL_METRIC = "mean_bounded_slowdown"
 
 
@@ -105,9 +107,10 @@ class _Test:
     def run(self, windows: int, most_before: int) -> BusyTest:
         self._count = windows
         begin, end = self._cutter.bounds(self._part)
-        jam = self._jam()
-        most = min(most_before * self._jobs, (begin + end) // 2)
-        before = min(max(self._jobs // 2, FEWEST_BEFORE), most)
+        jam, waiting = self._replay()
+        overloaded = waiting > self._jobs
+        most = min((BEFORE_IN_OVERLOAD if overloaded else most_before) * self._jobs, (begin + end) // 2)
+        before = most if overloaded else min(max(self._jobs // 2, FEWEST_BEFORE), most)
         while True:
             tested = self._cut(Margins(before, self._jobs))
             empty = self._logs(tested)
@@ -146,8 +149,11 @@ class _Test:
         offset = 1.0 if self._metric.endswith("_s") else 0.0
         return np.log(np.array([figures[self._metric] for figures in found]) + offset)
 
-    def _jam(self) -> int:
-        """As many jobs as arrive while one runs, and a few times as many as wait on average."""
+    def _replay(self) -> tuple[int, float]:
+        """Jobs of a jam, and how many jobs wait on average, in a replay of the whole part.
+
+        A jam has as many as arrive while one runs, and a few times as many as wait.
+        """
         whole = self._cutter.cut(self._part, count=1, jobs=None, margins=Margins(self._jobs))
         frame = whole[0].jobs.frame[whole[0].own.start : whole[0].own.stop]
         found = WindowSet(whole, self._cluster, self._simulation, self._placement).run(
@@ -155,9 +161,9 @@ class _Test:
         )
         wait_s = max(float(figures["mean_wait_s"][0]) for figures in found)
         span_s = max(float(frame["submit_s"][-1] - frame["submit_s"][0]), 1.0)
+        per_s = len(frame) / span_s
         stays_s = JAM * wait_s + float(frame["duration_s"].mean())  # type: ignore[arg-type]
-        most = max(4 * self._jobs, 1)
-        return min(math.ceil(stays_s * len(frame) / span_s), most)
+        return min(math.ceil(stays_s * per_s), max(4 * self._jobs, 1)), wait_s * per_s
 
 
 def _shortened(windows: Sequence[HeldOutWindow], jobs: int) -> list[HeldOutWindow]:

@@ -15,7 +15,7 @@ from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.metrics.catalogue import Price, compute_breakdown, compute_metrics
 from gpuyard.native.information import informed
-from gpuyard.native.inputs import CoreInputs, Ints, prepare
+from gpuyard.native.inputs import CoreInputs, History, Ints, prepare
 from gpuyard.native.schedule import Downtime, Runs, Schedule
 from gpuyard.policies.base import Decider, Policy, ReplayingPolicy, as_policy
 from gpuyard.simulation.find import find_policy
@@ -87,7 +87,7 @@ def simulate(
     policy: Policy | Decider | str = "fifo",
     config: SimulationConfig | None = None,
     *,
-    history: Workload | None = None,
+    history: History | None = None,
     progress: Progress | None = None,
 ) -> SimulationResult:
     """Run a workload to its end under a policy.
@@ -99,7 +99,7 @@ def simulate(
             with ``decide(snapshot) -> Decision``.
         config: Settings; the defaults if None.
         history: Jobs that have finished before, for predictions from history (docs/contract/simulator.md,
-            section 19).
+            section 19), or what the core keeps of them, which learned policies do not take.
         progress: Called now and then with the number of jobs finished so far.
 
     Raises:
@@ -135,11 +135,13 @@ def _run(
     cluster: Cluster,
     policy: Policy,
     config: SimulationConfig,
-    history: Workload | None,
+    history: History | None,
     progress: Progress | None,
 ) -> tuple[CoreInputs, dict[str, Any], dict[str, int]]:
     """The simulation as the core took it, the arrays of the schedule, and what the policy counted."""
     if isinstance(policy, ReplayingPolicy):
+        if isinstance(history, _core.Past):
+            raise TypeError(f"policy {policy.name} takes finished jobs one by one")
         return *policy.replay(workload, cluster, config, history, progress), {}
     inputs = prepare(workload, cluster, policy, config, history)
     native, asked = policy.native(), policy.for_run()

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -15,10 +14,10 @@ from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig, available_cores
 from gpuyard.metrics.outcomes import bounded_slowdown
-from gpuyard.native.inputs import CoreInputs, past_jobs, prepare
-from gpuyard.policies.base import Policy
+from gpuyard.native.inputs import CoreInputs, History, prepare
+from gpuyard.policies.base import Policy, ReplayingPolicy
 from gpuyard.policies.grammar import PolicySpec, parse_policy
-from gpuyard.simulation.run import simulate
+from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.simulation.windows import COLD, HeldOutWindow, Margins, Part, cut_windows
 from gpuyard.workload import Workload
 from gpuyard.workload.schema import microseconds
@@ -56,27 +55,18 @@ class _Prepared:
             _own(window, duration_us) / 1e6,
         )
 
-    @cached_property
-    def past(self) -> _core.Past:
-        """Finished jobs for predictions."""
-        history = self.window.history()
-        return _core.Past() if history is None else past_jobs(self.window.jobs, history)
-
     def run(self, policies: Sequence[PolicySpec]) -> list[tuple[float, ...]]:
         """The metrics of ``FIGURES`` for each policy, by the formulas of docs/contract/metrics.md."""
         predicts = [self.inputs.settings.predict or policy.predicts for policy in policies]
         nothing = _core.Past()
         return [
-            self._run(policy.compile(), self.past if looks_back else nothing)
+            self._run(policy.compile(), self.window.past if looks_back else nothing)
             for policy, looks_back in zip(policies, predicts, strict=True)
         ]
 
     def simulate(self, policy: Policy) -> tuple[float, ...]:
         """The same for one policy of any kind."""
-        rules = policy.rules
-        predicts = self.inputs.settings.predict or (rules is not None and rules.predicts)
-        history = self.window.history() if predicts else None
-        found = simulate(self.window.jobs, self.cluster, policy, self.simulation, history=history)
+        found = simulate_window(self.window, self.cluster, policy, self.simulation)
         # Jobs that it leaves out, as the log says nothing of them, do not count.
         ran = (found.schedule.job >= self.window.own.start) & (found.schedule.job < self.window.own.stop)
         rows = found.schedule.job[ran] - self.window.own.start
@@ -108,6 +98,17 @@ def _figures(
 def _own(window: HeldOutWindow, values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Of the jobs that count."""
     return values[window.own.start : window.own.stop]
+
+
+def simulate_window(
+    window: HeldOutWindow, cluster: Cluster, policy: Policy, simulation: SimulationConfig
+) -> SimulationResult:
+    """Run a policy on all jobs of a window; predictions begin with the jobs before it."""
+    rules = policy.rules
+    history: History | None = None
+    if simulation.estimates == "history" or (rules is not None and rules.predicts):
+        history = window.history() if isinstance(policy, ReplayingPolicy) else window.past
+    return simulate(window.jobs, cluster, policy, simulation, history=history)
 
 
 class WindowSet:
@@ -231,22 +232,33 @@ def race(
     Returns:
         Those of the last round, the best first, with what they reached on every window.
     """
-    left: list[tuple[PolicySpec, Figures]] = [(policy, {}) for policy in policies]
+    nothing = np.empty(0, np.float64)
+    left: list[tuple[PolicySpec, Figures]] = [
+        (policy, dict.fromkeys(FIGURES, nothing)) for policy in policies
+    ]
+    ran: list[int] = []
     count, done = FIRST_ROUND, 0
     while True:
-        is_last = count >= len(windows) or len(left) <= 1
-        which = windows.spread(len(windows) if is_last else count)
-        found = windows.run([policy for policy, _ in left], which, threads)
-        ranked = zip((policy for policy, _ in left), found, strict=True)
-        done += len(left)
-        left = sorted(ranked, key=lambda one: (_mean_log(one[1][metric], metric), one[0].name))
+        is_last = count >= len(windows) or len(left) <= FEWEST_KEPT
+        new = [one for one in windows.spread(len(windows) if is_last else count) if one not in ran]
+        found = windows.run([policy for policy, _ in left], new, threads)
+        left = [(policy, _joined(old, more)) for (policy, old), more in zip(left, found, strict=True)]
+        left.sort(key=lambda one: (_mean_log(one[1][metric], metric), one[0].name))
+        ran, done = [*ran, *new], done + len(left)
         if not is_last:
             left = _kept(left, metric)
         if progress:
             progress(done, done if is_last else done + len(left))
         if is_last:
-            return left
+            places = np.argsort(ran)
+            return [
+                (policy, {name: one[places] for name, one in figures.items()}) for policy, figures in left
+            ]
         count *= GROWTH
+
+
+def _joined(first: Figures, second: Figures) -> Figures:
+    return {name: np.concatenate([first[name], second[name]]) for name in FIGURES}
 
 
 def _kept(ranked: list[tuple[PolicySpec, Figures]], metric: str) -> list[tuple[PolicySpec, Figures]]:

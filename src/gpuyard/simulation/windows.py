@@ -8,16 +8,18 @@ workload that would have ended before the first of all these, had they started w
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 from pydantic import JsonValue
 
+from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import Part as Part  # named here by those who cut windows
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError, setting
-from gpuyard.native.inputs import prepare
+from gpuyard.native.inputs import past_jobs, prepare
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
@@ -77,6 +79,12 @@ class HeldOutWindow:
         begin_s = self.earlier.frame["submit_s"][self.first]
         before = self.earlier.frame[: self.first].filter(pl.col("submit_s") + pl.col("duration_s") <= begin_s)
         return derived(self.earlier, before, "before", {"row": self.first}) if before.height else None
+
+    @cached_property
+    def past(self) -> _core.Past:
+        """The same jobs as the core keeps them, which holds far less memory."""
+        history = self.history()
+        return _core.Past() if history is None else past_jobs(self.jobs, history)
 
     def shortened(self, jobs: int) -> "HeldOutWindow":
         """The same with so many jobs less after it."""

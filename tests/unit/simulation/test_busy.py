@@ -5,7 +5,7 @@ import pytest
 import gpuyard as gy
 from gpuyard.config import SimulationConfig
 from gpuyard.policies.grammar import parse_policy
-from gpuyard.simulation.busy import MOST_BEFORE, BusyTest, find_margins
+from gpuyard.simulation.busy import BEFORE_IN_OVERLOAD, MOST_BEFORE, BusyTest, find_margins
 from gpuyard.simulation.windows import WindowCutter
 from gpuyard.workload import SynthConfig, Workload
 from support.evaluation_cases import MIX
@@ -40,7 +40,7 @@ def test_a_cluster_that_never_catches_up_remembers_how_it_began() -> None:
     test = found(workload(1.5))
     assert not test.agrees
     assert test.gap > 0.05
-    assert test.margins.before == MOST_BEFORE * 50
+    assert test.margins.before == BEFORE_IN_OVERLOAD * 50
 
 
 def test_a_cluster_that_forgets_slowly_needs_more_jobs_before_windows() -> None:

@@ -10,7 +10,8 @@ from gpuyard.config import GuardConfig, SimulationConfig, available_cores
 from gpuyard.metrics.guards import ALL, BrokenLimit, broken_limits
 from gpuyard.policies.base import RECORDED, Policy
 from gpuyard.simulation.replays import REPLAYS, typical_waits_of
-from gpuyard.simulation.run import SimulationResult, simulate
+from gpuyard.simulation.run import SimulationResult
+from gpuyard.simulation.window_set import simulate_window
 from gpuyard.simulation.windows import HeldOutWindow
 
 
@@ -59,10 +60,7 @@ class Guard:
         replays = 1 if policy.name == RECORDED else REPLAYS
 
         def run(window: HeldOutWindow) -> SimulationResult:
-            rules = policy.rules
-            predicts = self._simulation.estimates == "history" or (rules is not None and rules.predicts)
-            history = window.history() if predicts else None
-            return simulate(window.jobs, self._cluster, policy, self._simulation, history=history)
+            return simulate_window(window, self._cluster, policy, self._simulation)
 
         with ThreadPoolExecutor(self._threads) as pool:
             return list(pool.map(lambda part: typical_waits_of(part, run, replays), self._parts))
