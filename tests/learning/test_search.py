@@ -17,8 +17,9 @@ from gpuyard import parse_cluster, read_workload
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.learn.rules.cma import RuleRunner
+from gpuyard.learn.rules.result import SearchResult
 from gpuyard.learn.rules.rule import RuleModel
-from gpuyard.learn.rules.search import SearchResult, search
+from gpuyard.learn.rules.search import search
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.simulation.window_set import Figures, WindowSet
 from gpuyard.workload import Workload

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gpuyard.learn.rules.search import Judged, SearchResult
+from gpuyard.learn.rules.result import Judged, SearchResult
 from gpuyard.metrics.guards import BrokenLimit
 from gpuyard.terminal.search import Summary, search_in_words, search_table
 

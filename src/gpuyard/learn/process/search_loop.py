@@ -17,7 +17,8 @@ from gpuyard.learn.process.group import ProcessGroup
 from gpuyard.learn.process.loop import Judged, TrainingLoop
 from gpuyard.learn.rules.cma import Generation
 from gpuyard.learn.rules.config import SearchConfig
-from gpuyard.learn.rules.search import RuleSearch, SearchProgress, SearchResult
+from gpuyard.learn.rules.result import SearchResult
+from gpuyard.learn.rules.search import RuleSearch, SearchProgress
 from gpuyard.network.model_file import ModelFile
 from gpuyard.observation.config import EnvConfig, read_settings
 from gpuyard.runs.directory import SUMMARY

@@ -4,9 +4,9 @@ docs/algorithms/search.md says what it does and how to read what it finds. Nothi
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from gpuyard.learn.rules.grid import (
     search_grid,
 )
 from gpuyard.learn.rules.guard import Guard
+from gpuyard.learn.rules.result import Choice, Judged, SearchResult, choose, judged_by
 from gpuyard.learn.rules.rule import RuleModel, Units, rule_of, steps_of
-from gpuyard.metrics.guards import BrokenLimit
 from gpuyard.native.information import informed
 from gpuyard.network.model_file import ModelFile
 from gpuyard.network.policy import LearnedPolicy
@@ -37,13 +37,7 @@ from gpuyard.simulation.window_set import Figures, WindowSet, race
 from gpuyard.simulation.windows import COLD, Margins, Part, WindowCutter
 from gpuyard.workload import Workload
 
-if TYPE_CHECKING:
-    pass
-
 Stage = Literal["heuristics", "grid", "limits", "rule"]
-Choice = Literal["current", "heuristic", "grid", "rule"]
-KINDS: tuple[Choice, ...] = ("current", "heuristic", "grid", "rule")
-"""From what runs already to what is most complicated."""
 TESTED_BY = ("fifo+easy", "sjf+easy")
 """For these policies, and what runs today, windows must not depend on how the cluster began."""
 
@@ -70,88 +64,6 @@ class SearchProgress:
 
 
 Progress = Callable[[SearchProgress], None]
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A policy on the training and the validation windows.
-
-    Attributes:
-        name: Of the policy, or ``rule``.
-        train_loss: The objective on the training windows.
-        validation_loss: The same on the validation windows.
-        train: Mean metrics by name.
-        validation: The same.
-        broken: Limits on waits that it breaks in the whole training or validation part, the worst first.
-    """
-
-    name: str
-    train_loss: float
-    validation_loss: float
-    train: dict[str, float]
-    validation: dict[str, float]
-    broken: tuple[BrokenLimit, ...] = ()
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """What a search found.
-
-    Attributes:
-        chosen: The kind of policy to use: the simplest that is not clearly worse on the validation windows,
-            of those that keep the limits on waits.
-        current: Name of what runs today, which limits on waits are counted from.
-        reference: Full name of the best fixed heuristic.
-        grid_policy: Full name of the best policy of the grid that keeps the limits on waits; the best of all
-            if none does.
-        unguarded: The best policy of the grid whatever it does to waits, and what it breaks.
-        judged: What runs today, heuristic, grid and rule on both sets of windows, by kind.
-        grid_rule: The best policy of the grid as a rule: what CMA-ES and networks start from.
-        rule: What CMA-ES made of it; None without CMA-ES.
-        history: Its generations.
-        grid: What was tried first: name, windows, loss and charge for exceeding limits, the best first.
-        seconds: Wall time of each stage.
-        starts: How windows begin: what the test of two starts found; None: with an empty cluster.
-    """
-
-    chosen: Choice
-    current: str
-    reference: str
-    grid_policy: str
-    unguarded: Judged
-    judged: Mapping[Choice, Judged]
-    grid_rule: RuleModel
-    rule: RuleModel | None
-    history: tuple[Generation, ...]
-    grid: tuple[tuple[str, int, float, float], ...]
-    seconds: Mapping[str, float]
-    starts: BusyTest | None
-
-    @property
-    def policy(self) -> str | None:
-        """Name of the chosen policy; None if it is a rule."""
-        names = {"current": self.current, "heuristic": self.reference, "grid": self.grid_policy}
-        return names.get(self.chosen)
-
-    @property
-    def best_rule(self) -> RuleModel:
-        """The rule to start a network from: what CMA-ES made, if that was chosen, else the grid's policy."""
-        return self.rule if self.chosen == "rule" and self.rule is not None else self.grid_rule
-
-    def summary(self) -> dict[str, Any]:
-        """As JSON-ready values, without weights."""
-        return {
-            "chosen": self.chosen,
-            "policy": self.policy,
-            "current": self.current,
-            "reference": self.reference,
-            "grid_policy": self.grid_policy,
-            "unguarded": asdict(self.unguarded),
-            "judged": {kind: asdict(one) for kind, one in self.judged.items()},
-            "starts": None if self.starts is None else asdict(self.starts),
-            "generations": len(self.history) - 1 if self.history else 0,
-            "seconds": dict(self.seconds),
-        }
 
 
 def search(
@@ -290,14 +202,14 @@ class RuleSearch:
     def _judge(self, policy: PolicySpec) -> Judged:
         """A native policy on all windows and against the limits."""
         figures = [windows.run([policy], threads=self._config.threads)[0] for windows in self._held_windows]
-        return _judged(policy.name, figures, self._objectives, self._guard.broken(policy))
+        return judged_by(policy.name, figures, self._objectives, self._guard.broken(policy))
 
     def _judge_any(self, policy: Policy) -> Judged:
         """A policy of any kind on all windows; what runs today breaks no limit."""
         if isinstance(policy, PolicySpec) and not policy.is_optimised:
             return self._judge(policy)
         figures = [windows.run_one(policy, self._config.threads) for windows in self._held_windows]
-        return _judged(policy.name, figures, self._objectives, ())
+        return judged_by(policy.name, figures, self._objectives, ())
 
     def _parsed(self, name: str) -> PolicySpec:
         return replace(parse_policy(name), placement=self._config.placement)
@@ -319,9 +231,9 @@ class RuleSearch:
         if tuning is not None:
             figures = [train.figures(tuning.rule), validation.figures(tuning.rule)]
             broken = self._guard.broken(self._acting(train.runner.model_of(tuning.rule)))
-            judged["rule"] = _judged("rule", figures, self._objectives, broken)
+            judged["rule"] = judged_by("rule", figures, self._objectives, broken)
         return SearchResult(
-            chosen=_choose(judged, self._config.least_gain),
+            chosen=choose(judged, self._config.least_gain),
             current=self._current.name,
             reference=self._reference.name,
             grid_policy=self._best.name,
@@ -456,31 +368,3 @@ def _counts(config: SearchConfig) -> tuple[tuple[Part, int], ...]:
 
 def _limits(figures: Figures) -> Figures:
     return {metric: figures[metric] for metric in ("mean_jct_s", "p99_wait_s")}
-
-
-def _judged(
-    name: str,
-    figures: Sequence[Figures],
-    objectives: tuple[Objective, Objective],
-    broken: Sequence[BrokenLimit],
-) -> Judged:
-    train, validation = ({metric: float(values.mean()) for metric, values in one.items()} for one in figures)
-    on_train, on_validation = (
-        objective.loss(one) for objective, one in zip(objectives, figures, strict=True)
-    )
-    return Judged(name, on_train, on_validation, train, validation, tuple(broken))
-
-
-def _choose(judged: Mapping[Choice, Judged], least_gain: float) -> Choice:
-    """What runs today, unless one that keeps the limits on waits is better on the validation windows.
-
-    A more complicated one must be better by ``least_gain`` than a simpler one.
-    """
-    chosen: Choice = "current"
-    for kind in KINDS:
-        one = judged.get(kind)
-        if one is None or one.broken:
-            continue
-        if one.validation_loss <= judged[chosen].validation_loss - least_gain:
-            chosen = kind
-    return chosen

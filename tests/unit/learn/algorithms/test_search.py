@@ -17,8 +17,9 @@ from gpuyard.learn.config import read_config
 from gpuyard.learn.rules.cma import RuleRunner
 from gpuyard.learn.rules.config import SearchConfig
 from gpuyard.learn.rules.grid import Objective, grid_policies, neighbours
+from gpuyard.learn.rules.result import SearchResult
 from gpuyard.learn.rules.rule import Rule, Units, rule_of, steps_of
-from gpuyard.learn.rules.search import RuleSearch, SearchProgress, SearchResult, search
+from gpuyard.learn.rules.search import RuleSearch, SearchProgress, search
 from gpuyard.metrics.catalogue import compute_metrics
 from gpuyard.observation.config import EnvConfig
 from gpuyard.policies.family import fixed_heuristics
