@@ -12,9 +12,7 @@ LEAST_REQUESTED = 0.5
 _MEANING = {
     "exact": "exact: policies know true run times, which no scheduler does; figures are an upper bound",
     "requested": "requested: policies know the run times that users asked for",
-    "noisy": "noisy: policies know run times with noise",
     "history": "history: policies know predictions from finished jobs",
-    "none": "none: policies know nothing of run times",
 }
 
 
@@ -34,11 +32,6 @@ def informed(config: SimulationConfig, workload: "Workload") -> SimulationConfig
 def requested_share(workload: "Workload") -> float:
     """Share of the jobs whose users asked for a run time."""
     return 1.0 - workload.frame["estimate_s"].null_count() / max(len(workload), 1)
-
-
-def information_in_words(config: SimulationConfig) -> str:
-    """What policies know, such as ``requested: policies know the run times that users asked for``."""
-    return _MEANING.get(config.estimates, config.estimates)
 
 
 def why_chosen(asked: SimulationConfig, workload: "Workload") -> str:

@@ -38,13 +38,6 @@ def read_cluster(document: Mapping[str, Any], where: str) -> Cluster:
         raise InputError(f"{refusal(error, f'{where}: has no valid cluster')}; make it again") from None
 
 
-def policy_labels(names: Sequence[str]) -> dict[str, str]:
-    """Short names: without the placement that is meant if none is given, if they stay apart."""
-    short = {name: name.removesuffix("/consolidate").removesuffix("+strict") for name in names}
-    taken = list(short.values())
-    return {name: label if taken.count(label) == 1 else name for name, label in short.items()}
-
-
 def cluster_text(cluster: Cluster) -> str:
     """``8x8: 8 nodes, 64 GPUs``."""
     return f"{cluster.name}: {plural(cluster.node_count, 'node')}, {plural(cluster.total_gpus, 'GPU')}"
