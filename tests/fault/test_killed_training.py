@@ -8,14 +8,14 @@ import pytest
 
 from gpuyard.learn.process.checkpoint import read_checkpoint
 from gpuyard.network.model_file import read_model
-from support.training_runs import begin, fingerprint, records, tiny_config, train
+from support.training_runs import begin, fingerprint, finish, records, tiny_config, train
 
 
-def kill_and_resume(tmp_path: Path, kills: int, seed: int) -> None:
-    config = tiny_config("ppo", training={"steps": 3072, "processes": 2})
+def kill_and_resume(tmp_path: Path, kills: int, seed: int, processes: int) -> None:
+    config = tiny_config("ppo", training={"steps": 3072, "processes": processes})
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     began = time.monotonic()
-    train(straight, config)
+    assert finish(begin(straight, config)) == 0
     took = time.monotonic() - began
     chance = random.Random(seed)
     reached = 0
@@ -35,9 +35,9 @@ def kill_and_resume(tmp_path: Path, kills: int, seed: int) -> None:
 
 
 def test_run_killed_once_ends_as_a_straight_one(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, kills=1, seed=1)
+    kill_and_resume(tmp_path, kills=1, seed=1, processes=1)
 
 
 @pytest.mark.slow
 def test_run_killed_twenty_times_ends_as_a_straight_one(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, kills=20, seed=2)
+    kill_and_resume(tmp_path, kills=20, seed=2, processes=2)

@@ -1,4 +1,7 @@
-"""Training runs from the first line of the progress log to the last, in processes of their own."""
+"""Training runs from the first line of the progress log to the last.
+
+What is interrupted, killed or of several processes runs in processes of its own.
+"""
 
 import json
 import math

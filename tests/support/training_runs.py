@@ -1,11 +1,16 @@
-"""Small training runs in processes of their own, for tests."""
+"""Small training runs, in processes of their own or in that of the test."""
 
 import json
+import signal
+import subprocess
+import sys
 import time
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
 from gpuyard.learn.config import TrainConfig, merged, read_config
+from gpuyard.learn.process import worker
 from gpuyard.learn.process.checkpoint import read_checkpoint
 from gpuyard.learn.process.launch import TrainingProcesses
 
@@ -51,11 +56,59 @@ def tiny_config(algorithm: str, **tables: Any) -> TrainConfig:
     return read_config(merged({"algorithm": algorithm, **usual, algorithm: OWN[algorithm]}, tables))
 
 
-def begin(directory: Path, config: TrainConfig, *, resume: bool = False) -> TrainingProcesses:
+class TrainedHere(TrainingProcesses):
+    """A run of one process that is over once it is made, as it is trained in the process of the test.
+
+    For tests of what comes of a run, not of its process: to import torch in another one takes seconds.
+    """
+
+    def _start(
+        self, rank: int, count: int, memory: int, sockets: list[int], resume: bool
+    ) -> subprocess.Popen[bytes]:
+        if count > 1:
+            return super()._start(rank, count, memory, sockets, resume)
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.getsignal(number) for number in numbers]
+        try:
+            with self._log(rank).open("w", encoding="utf-8") as log, redirect_stderr(log):
+                code = worker.main([str(self._directory), *(["--resume"] if resume else [])])
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
+        return _Ended(code)
+
+
+class _Ended(subprocess.Popen[bytes]):
+    """A process that has ended."""
+
+    def __init__(self, code: int) -> None:
+        self.args, self.pid, self.stdin, self.stdout, self.stderr = [sys.executable], 0, None, None, None
+        self.returncode = code
+
+    def poll(self) -> int:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        return self.returncode
+
+    def send_signal(self, sig: int) -> None:
+        raise ProcessLookupError
+
+    def __del__(self) -> None:
+        pass
+
+
+def begin(
+    directory: Path,
+    config: TrainConfig,
+    *,
+    resume: bool = False,
+    made_by: type[TrainingProcesses] = TrainingProcesses,
+) -> TrainingProcesses:
     """Start a run's processes."""
     directory.mkdir(exist_ok=True)
     (directory / "config.toml").write_text(config.to_toml(), encoding="utf-8")
-    return TrainingProcesses(directory, config.training.processes or 1, resume=resume)
+    return made_by(directory, config.training.processes or 1, resume=resume)
 
 
 def finish(processes: TrainingProcesses, within_s: float = 120.0) -> int:
@@ -71,8 +124,8 @@ def finish(processes: TrainingProcesses, within_s: float = 120.0) -> int:
 
 
 def train(directory: Path, config: TrainConfig, *, resume: bool = False) -> int:
-    """Start a run, or resume it, and wait for its end."""
-    return finish(begin(directory, config, resume=resume))
+    """Start a run, or resume it, and wait for its end; a run of one process is trained in this one."""
+    return finish(begin(directory, config, resume=resume, made_by=TrainedHere))
 
 
 def records(directory: Path) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import pytest
 from gpuyard import cli
 from gpuyard.learn import run as training
 from gpuyard.learn.process.launch import TrainingFailedError
+from support.training_runs import TrainedHere
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -33,11 +34,14 @@ TINY = [
     "--processes",
     "1",
 ]
+ONE = TINY[-2:]
+"""A run of one process, which is trained in that of the test."""
 
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(training, "TrainingProcesses", TrainedHere)
 
     def call(*arguments: object) -> tuple[int, str, str]:
         code = cli.main(["train", *(str(argument) for argument in arguments)])
@@ -60,14 +64,19 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
         (["ppo", "--workload", "missing.csv", "--cluster", "4x4"], ["missing.csv"]),
         (["ppo", "--config", "missing.toml"], ["missing.toml", "cannot be read"]),
         (["ppo", "--init-from", "runs/none"], ["runs/none", "no such run"]),
-        (["ppo", "--network.residual", "rule"], ["needs one: --init-from and a run of train search"]),
-        (["ppo", "--network.residual", "rule"], ["such as --rule.score.area -1.0 (the smallest area first)"]),
+        (
+            ["ppo", "--network.residual", "rule", *ONE],
+            [
+                "needs one: --init-from and a run of train search",
+                "such as --rule.score.area -1.0 (the smallest area first)",
+            ],
+        ),
         (
             ["ppo", "--environment.envs", "7", "--processes", "2"],
             ["give --environment.envs 6 or 8, or --processes 1 or 7"],
         ),
-        (["ppo", "--network.kind", "host-attention"], ["host-attention is not for select-job"]),
-        (["ppo", "--device", "cuda"], ["cuda", "use cpu"]),
+        (["ppo", "--network.kind", "host-attention", *ONE], ["host-attention is not for select-job"]),
+        (["ppo", "--device", "cuda", *ONE], ["cuda", "use cpu"]),
         (["ppo", "--resume", "runs/x"], ["--resume resumes a run as it was set up"]),
         (["--resume", "nowhere"], ["looked for nowhere and runs/nowhere", "no runs in"]),
         (["--resume", "runs/x", "--check"], ["only --minutes"]),
@@ -167,7 +176,7 @@ def test_refused_runs_leave_nothing_behind(run: Run) -> None:
         ["clone", "--clone.policy", "sjf+esy"],
         ["ppo", "--validation.heuristics", '["sjf+esy"]'],
     ):
-        code, _, err = run(*arguments, "--workload", "demo", "--out", "one")
+        code, _, err = run(*arguments, *ONE, "--workload", "demo", "--out", "one")
         assert code == cli.BAD_INPUT
         assert "sjf+easy" in err
         assert not Path("one").exists()
