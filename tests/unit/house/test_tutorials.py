@@ -12,6 +12,15 @@ import pytest
 from support.paths import DOCS, ROOT
 
 TUTORIALS = sorted((DOCS / "start").glob("*.md"))
+SLOW = {"first-training"}
+"""Tutorials that take minutes: with smaller numbers they are run each time, as they stand by the slow tests."""
+SMALLER = {
+    "--minutes 0.1": "--minutes 0.01",
+    "windows 16": "windows 3",
+    "windows 8": "windows 2",
+    "--windows 20": "--windows 3",
+    "512": "64",
+}
 SHELL = '__import__("subprocess").run(["bash", "-euo", "pipefail", "-c", r"""'
 
 
@@ -70,11 +79,28 @@ def test_there_are_tutorials() -> None:
     assert [path.stem for path in TUTORIALS] == ["first-environment", "first-replay", "first-training"]
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
+        for path in TUTORIALS
+    ],
+)
 def test_all_blocks_run_in_order(path: Path, tmp_path: Path) -> None:
     """In a process of their own."""
     assert len(blocks_of(path)) >= 5
     done = run(script_of(path), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(SLOW))
+def test_all_blocks_run_with_smaller_numbers(name: str, tmp_path: Path) -> None:
+    script = script_of(DOCS / "start" / f"{name}.md")
+    for usual, smaller in SMALLER.items():
+        assert usual in script
+        script = script.replace(usual, smaller)
+    done = run(script, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 

@@ -71,6 +71,12 @@ def found(seed: int = 0, threads: int | None = None) -> SearchResult:
     return search(workload(), cluster(), tiny(seed=seed, threads=threads), EXACT)
 
 
+@cache
+def grid_alone(**changes: Any) -> SearchResult:
+    """A search without generations."""
+    return search(workload(), cluster(), tiny(generations=0, **changes), EXACT)
+
+
 def windows(part: Any = "train", count: int = 4) -> WindowSet:
     return WindowSet.of(workload(), cluster(), EXACT, part, count=count, jobs=48)
 
@@ -315,7 +321,7 @@ def test_random_numbers_of_the_process_are_left_alone() -> None:
     np.random.seed(7)
     expected = np.random.random()
     np.random.seed(7)
-    search(workload(), cluster(), tiny(generations=1))
+    search(workload(), cluster(), tiny(generations=1), EXACT)
     assert np.random.random() == expected
 
 
@@ -336,12 +342,12 @@ def test_the_best_of_the_grid_breaks_limits_here_and_an_ageing_bound_keeps_them(
 
 def test_without_limits_on_waits_the_best_of_the_grid_is_taken() -> None:
     loose = {"max_p99_increase": 1000, "max_longest_increase": 1000, "longest_factor": 1000, "guard_share": 1}
-    result = search(workload(), cluster(), tiny(generations=0, **loose))
+    result = search(workload(), cluster(), tiny(generations=0, **loose), EXACT)
     assert result.grid_policy == result.unguarded.name
 
 
 def test_a_tighter_limit_never_gives_a_longer_mean_completion_time() -> None:
-    results = [search(workload(), cluster(), tiny(generations=0, max_jct_increase=x)) for x in (0.0, None)]
+    results = [grid_alone(max_jct_increase=limit) for limit in (0.0, None)]
     assert results[0].judged["grid"].train["mean_jct_s"] <= results[1].judged["grid"].train["mean_jct_s"]
     assert results[1].judged["grid"].train_loss <= results[0].judged["grid"].train_loss
 
@@ -359,8 +365,7 @@ def test_limits_may_have_to_be_kept_on_each_part() -> None:
 
 
 def test_a_grid_on_both_parts_has_figures_of_the_training_windows() -> None:
-    result = search(workload(), cluster(), tiny(generations=0, grid_on="both"))
-    again = search(workload(), cluster(), tiny(generations=0, grid_on="both"))
+    result, again = (search(workload(), cluster(), tiny(generations=0, grid_on="both"), EXACT) for _ in "12")
     assert result.grid_policy == again.grid_policy
     assert max(windows for _, windows, _, _ in result.grid) == sum(
         getattr(tiny(), name) for name in ("train_windows", "validation_windows")
@@ -368,8 +373,7 @@ def test_a_grid_on_both_parts_has_figures_of_the_training_windows() -> None:
 
 
 def test_limits_may_be_counted_from_another_policy() -> None:
-    usual = search(workload(), cluster(), tiny(generations=0, max_jct_increase=0.0))
-    other = search(workload(), cluster(), tiny(generations=0, max_jct_increase=0.0, limits_from="lifo"))
+    usual, other = grid_alone(max_jct_increase=0.0), grid_alone(max_jct_increase=0.0, limits_from="lifo")
     assert other.reference == usual.reference
     charges = [{name: charge for name, _, _, charge in result.grid} for result in (usual, other)]
     shared = set(charges[0]) & set(charges[1])
@@ -392,7 +396,7 @@ def test_the_chosen_policy_is_the_simplest_that_is_not_clearly_worse() -> None:
 
 def test_the_history_tells_of_every_generation_and_progress_of_every_stage() -> None:
     told: list[SearchProgress] = []
-    result = search(workload(), cluster(), tiny(), progress=told.append)
+    result = search(workload(), cluster(), tiny(), EXACT, progress=told.append)
     assert [one.number for one in result.history] == [0, 1, 2, 3]
     assert [one.number for one in result.history if one.train_loss is not None] == [0, 2, 3]
     assert [one.stage for one in told if one.generation] == ["rule"] * 4
@@ -401,7 +405,7 @@ def test_the_history_tells_of_every_generation_and_progress_of_every_stage() -> 
 
 
 def test_without_generations_there_is_no_rule_but_one_to_start_networks_from() -> None:
-    result = search(workload(), cluster(), tiny(generations=0))
+    result = grid_alone()
     assert result.rule is None
     assert result.history == ()
     assert result.policy is not None
@@ -479,7 +483,7 @@ def test_seed_and_time_of_a_run_are_those_of_its_search() -> None:
 
 def test_generations_given_again_lead_to_the_same_rule() -> None:
     def prepared() -> RuleSearch:
-        job = RuleSearch(workload(), cluster(), tiny(), SimulationConfig())
+        job = RuleSearch(workload(), cluster(), tiny(), EXACT)
         job.prepare()
         return job
 
