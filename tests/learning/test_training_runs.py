@@ -12,12 +12,22 @@ from typing import Any
 import pytest
 
 from gpuyard.errors import InputError
+from gpuyard.learn import run as training
 from gpuyard.learn.process.checkpoint import read_checkpoint
 from gpuyard.learn.process.exit_codes import FAILED
 from gpuyard.learn.process.launch import TrainingFailedError
 from gpuyard.learn.run import resume_run, start_run
 from gpuyard.learn.settings import assemble
-from support.training_runs import begin, fingerprint, finish, records, tiny_config, train, wait_for_step
+from support.training_runs import (
+    TrainedHere,
+    begin,
+    fingerprint,
+    finish,
+    records,
+    tiny_config,
+    train,
+    wait_for_step,
+)
 
 SLOWER = [("ppo", 1), ("clone", 1), ("d3qn", 2), ("sac", 1), ("sac", 2)]
 
@@ -199,8 +209,9 @@ def test_damaged_checkpoint_is_refused_and_left_alone(short_runs: Path, tmp_path
 
 
 def test_run_that_started_from_a_model_is_resumed_without_that_model(
-    short_runs: Path, tmp_path: Path
+    short_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(training, "TrainingProcesses", TrainedHere)
     first, second, straight = tmp_path / "first", tmp_path / "second", tmp_path / "straight"
     shutil.copytree(short_runs / "clone", first)
     config = tiny_config("ppo", init_from=str(first), training={"steps": 512})

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 
 from gpuyard.env import SchedulingVectorEnv
-from gpuyard.evaluate import Comparison, PolicyEntry, Setting
+from gpuyard.evaluate import Comparison, PolicyEntry, Setting, window_source
 from gpuyard.evaluate.comparison import WholeReplay
 from gpuyard.evaluate.tables import CLASS_SCHEMA, window_frame, window_row
 from gpuyard.metrics.guards import WAITS, wait_row
@@ -19,6 +20,13 @@ from gpuyard.workload import SynthConfig, Workload, synthesize
 
 CLUSTER = "4x4"
 MIX = ((1, 5), (2, 3), (4, 2))
+
+
+def with_few_heuristics(patch: pytest.MonkeyPatch) -> None:
+    """Evaluations try some of the family, for tests that do not go by which of them is best."""
+    every, slower = window_source.fixed_heuristics, window_source.slower_heuristics
+    patch.setattr(window_source, "fixed_heuristics", lambda *settings: every(*settings)[::12])
+    patch.setattr(window_source, "slower_heuristics", lambda *settings: slower(*settings)[:2])
 
 
 def some_jobs(count: int = 600, **settings: Any) -> Workload:

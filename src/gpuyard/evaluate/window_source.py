@@ -22,7 +22,7 @@ from gpuyard.metrics.catalogue import compute_metrics
 from gpuyard.metrics.classes import class_labels, common_users, several_classes
 from gpuyard.policies.family import can_run, fixed_heuristics, preempting_heuristics, slower_heuristics
 from gpuyard.policies.grammar import PolicySpec
-from gpuyard.simulation.replays import REPLAYS, typical_waits_of
+from gpuyard.simulation.replays import REPLAYS, Replays
 from gpuyard.simulation.run import SimulationResult
 from gpuyard.simulation.window_set import FIGURES, WindowSet, race, simulate_window
 from gpuyard.simulation.windows import HeldOutWindow
@@ -239,7 +239,7 @@ class WindowSource:
             ]
             classes = frames.class_frame(one.name, whole.name, result, labels, whole.own)
             replays = 1 if one.entry.kind == "recorded" else REPLAYS
-            waits = typical_waits_of(whole, again, replays, first=result)
+            waits = Replays(whole).typical_waits(again, replays, first=result)
             return self._row(one, whole, result), classes, rows, waits.with_columns(policy=pl.lit(one.name))
 
         found = self._in_threads(run, contenders, "the whole part in one go")

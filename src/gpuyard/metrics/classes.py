@@ -108,15 +108,16 @@ def common_users(frames: Iterable[pl.DataFrame]) -> list[str]:
     return counts["user"].head(MOST_USERS).to_list()
 
 
-def class_labels(frame: pl.DataFrame, users: Sequence[str]) -> pl.DataFrame:
+def class_labels(frame: pl.DataFrame, users: Sequence[str], kinds: Sequence[str] = KINDS) -> pl.DataFrame:
     """The class of each job, one column per kind of class.
 
     Args:
         frame: The jobs.
         users: Those with a class of their own.
+        kinds: Of classes, some of ``KINDS``; one that these jobs lack is left out.
     """
-    kinds = [by for by in KINDS if by != "partition" or by in frame.columns]
-    return pl.DataFrame({by: _labels(frame, by, users) for by in kinds})
+    present = [by for by in kinds if by != "partition" or by in frame.columns]
+    return pl.DataFrame({by: _labels(frame, by, users) for by in present})
 
 
 def _labels(frame: pl.DataFrame, by: str, users: Sequence[str]) -> pl.Series:

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from gpuyard.config import GuardConfig
-from gpuyard.metrics.classes import class_table
+from gpuyard.metrics.classes import class_labels, class_table
 
 GUARDED = ("gpus", "runtime", "group", "partition")
 """Kinds of classes that limits hold for; those of users are shown, but one user alone decides nothing."""
@@ -51,6 +51,11 @@ class BrokenLimit:
     def excess(self) -> float:
         """How many times the limit it is."""
         return self.own / max(self.limit, 1.0)
+
+
+def guarded_labels(frame: pl.DataFrame) -> pl.DataFrame:
+    """The classes of each job that limits hold for, one column per kind of class."""
+    return class_labels(frame, (), GUARDED)
 
 
 def wait_table(jobs: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from gpuyard.metrics.classes import class_labels
-from gpuyard.metrics.guards import typical_waits, wait_table
+from gpuyard.metrics.guards import guarded_labels, typical_waits, wait_table
 from gpuyard.simulation.run import SimulationResult
 from gpuyard.simulation.windows import HeldOutWindow
 from gpuyard.workload.schema import Workload, make_workload
@@ -20,6 +19,8 @@ REPLAYS = 5
 """The log as it is, and so many less one with other submit times."""
 JITTER_S = 60.0
 """Submits come later by up to this."""
+MOST_KEPT = 200_000
+"""Longer windows are made anew for every policy: they would fill the memory."""
 STREAM = 13
 """Of random draws (docs/contract/simulator.md, section 2)."""
 
@@ -35,33 +36,61 @@ def jittered(window: HeldOutWindow, number: int) -> HeldOutWindow:
     return replace(window, jobs=Workload(jobs.frame, metadata))
 
 
-def waits_of(result: SimulationResult, own: range) -> pl.DataFrame:
-    """How long the jobs that count waited, as in ``wait_table``."""
-    rows = result.schedule.job
-    counts = (rows >= own.start) & (rows < own.stop)
-    frame = result.workload.frame[rows[counts]]
-    jobs = frame.select("submit_s", "duration_s").with_columns(
-        pl.Series("start_s", result.schedule.start_us[counts] / 1e6),
-        pl.Series("end_s", result.schedule.end_us[counts] / 1e6),
-    )
-    return wait_table(jobs, class_labels(frame, ()))
-
-
-def typical_waits_of(
-    window: HeldOutWindow,
-    run: Callable[[HeldOutWindow], SimulationResult],
-    replays: int = REPLAYS,
-    *,
-    first: SimulationResult | None = None,
-) -> pl.DataFrame:
-    """Medians of waits over replays.
+class Replays:
+    """The jobs of a window with several sets of submit times, made once for all policies that run on them.
 
     Args:
         window: The jobs.
-        run: Runs a policy on them.
-        replays: How many; 1 for what cannot be replayed otherwise, such as what was recorded.
-        first: What ``run`` gives for the window itself, where that is known already.
     """
-    tables = [waits_of(run(window) if first is None else first, window.own)]
-    tables += [waits_of(run(jittered(window, number)), window.own) for number in range(1, replays)]
-    return typical_waits(tables)
+
+    def __init__(self, window: HeldOutWindow) -> None:
+        self.window = window
+        self._kept: dict[int, tuple[HeldOutWindow, pl.DataFrame]] = {}
+
+    def typical_waits(
+        self,
+        run: Callable[[HeldOutWindow], SimulationResult],
+        replays: int = REPLAYS,
+        *,
+        first: SimulationResult | None = None,
+    ) -> pl.DataFrame:
+        """Medians of waits over replays.
+
+        Args:
+            run: Runs a policy on them.
+            replays: How many; 1 for what cannot be replayed otherwise, such as what was recorded.
+            first: What ``run`` gives for the window itself, where that is known already.
+        """
+        tables = []
+        for number in range(replays):
+            window, labels = self._replay(number)
+            result = first if number == 0 and first is not None else run(window)
+            tables.append(waits_of(result, window.own, labels))
+        return typical_waits(tables)
+
+    def _replay(self, number: int) -> tuple[HeldOutWindow, pl.DataFrame]:
+        """The window of one replay, and the classes of its jobs."""
+        found = self._kept.get(number)
+        if found is None:
+            window = jittered(self.window, number)
+            found = window, guarded_labels(window.jobs.frame)
+            if len(window.jobs) <= MOST_KEPT:
+                self._kept[number] = found
+        return found
+
+
+def waits_of(result: SimulationResult, own: range, labels: pl.DataFrame) -> pl.DataFrame:
+    """How long the jobs that count waited, as in ``wait_table``.
+
+    Args:
+        result: Of all jobs.
+        own: Which of them count.
+        labels: The classes of all jobs.
+    """
+    rows = result.schedule.job
+    counts = (rows >= own.start) & (rows < own.stop)
+    jobs = result.workload.frame.select("submit_s", "duration_s")[rows[counts]].with_columns(
+        pl.Series("start_s", result.schedule.start_us[counts] / 1e6),
+        pl.Series("end_s", result.schedule.end_us[counts] / 1e6),
+    )
+    return wait_table(jobs, labels[rows[counts]])

@@ -11,7 +11,7 @@ from gpuyard.evaluate import Comparison
 from gpuyard.evaluate.findings import advice
 from gpuyard.workload import write_workload
 from support.command_line import document
-from support.evaluation_cases import CLUSTER, like_its_base, some_jobs, written
+from support.evaluation_cases import CLUSTER, like_its_base, some_jobs, with_few_heuristics, written
 
 SMALL = ("--windows", "4", "--jobs-per-window", "40", "--choosing-windows", "3")
 
@@ -33,6 +33,7 @@ def test_the_answer_is_a_table_then_words_then_who_loses(
     jobs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
+    with_few_heuristics(monkeypatch)
     arguments = ("wspt+easy+express:60:0.1", "--on", jobs, "--cluster", CLUSTER, *SMALL, "--all-heuristics")
     code, out, _ = run(capsys, *arguments)
     assert code == 0

@@ -18,7 +18,7 @@ from gpuyard.simulation.window_set import WindowSet
 from gpuyard.simulation.windows import cut_windows, disjoint_equivalent, overlapping
 from gpuyard.workload import SynthConfig, make_workload
 from gpuyard.workload.shaping.slices import split_by_time, window
-from support.evaluation_cases import CLUSTER, MIX, like_its_base, some_jobs, written
+from support.evaluation_cases import CLUSTER, MIX, like_its_base, some_jobs, with_few_heuristics, written
 
 SMALL = {"windows": 6, "jobs_per_window": 40, "choosing_windows": 4}
 COLD = {**SMALL, "cold": True, "whole": False}
@@ -225,7 +225,8 @@ def test_few_windows_are_told_with_the_size_that_makes_them_eight() -> None:
     assert not few_windows(jobs, "test", None)
 
 
-def test_heuristics_can_be_chosen_by_any_metric_that_has_a_direction() -> None:
+def test_heuristics_can_be_chosen_by_any_metric_that_has_a_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_few_heuristics(monkeypatch)
     found = compare(["saf"], some_jobs(), CLUSTER, windows=2, jobs_per_window=40, choosing_windows=1,
                     metric="gpu_utilization", all_heuristics=True)  # fmt: skip
     assert found.ranking()[0] == max((entry.name for entry in found.policies), key=found.mean)
@@ -253,7 +254,7 @@ def test_backfills_that_cannot_run_are_left_out() -> None:
 
 def test_heuristics_that_nobody_asked_for_and_that_cannot_run_are_left_out() -> None:
     settings = SimulationConfig(defragment=True)
-    found = compare(["sjf+greedy"], some_jobs(), CLUSTER, settings, all_heuristics=True, **SMALL)
+    found = compare(["sjf+greedy"], some_jobs(), CLUSTER, settings, all_heuristics=True, **COLD)
     assert found.reference == "fifo+greedy/consolidate"  # fifo+easy cannot run either
     assert {entry.name.split("+")[1].split("/")[0] for entry in found.policies} <= {"strict", "greedy"}
 
@@ -267,6 +268,7 @@ def test_placements_of_the_optimiser_are_compared_too() -> None:
         windows=2,
         jobs_per_window=20,
         choosing_windows=1,
+        whole=False,
     )
     assert found.reference is not None
     assert found.reference.endswith("+strict/milp")

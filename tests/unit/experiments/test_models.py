@@ -15,13 +15,7 @@ from gpuyard.cli import main
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
 from gpuyard.network import model_file
-from support.experiment_cases import MODELS, finished_experiment, with_seeds
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
-    """The experiment, run once for all tests here."""
-    return finished_experiment(tmp_path_factory.mktemp("experiments"))
+from support.experiment_cases import MODELS, with_seeds
 
 
 @pytest.fixture(scope="module")

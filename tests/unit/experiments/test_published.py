@@ -30,17 +30,11 @@ from experiments.running import DONE, Experiment
 from gpuyard.cli import main
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison
-from support.experiment_cases import copy_of, finished_experiment, with_seeds, with_two_times
+from support.experiment_cases import copy_of, with_seeds, with_two_times
 from support.paths import DOCS, ROOT
 
 RECIPES = sorted((ROOT / "experiments" / "recipes").glob("*.toml"))
 NASTY = 'a --> b <!-- c --!> -- ---> "\\-->\\" | é'
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
-    """The experiment, run once for all tests here."""
-    return finished_experiment(tmp_path_factory.mktemp("experiments"))
 
 
 @pytest.fixture

@@ -29,14 +29,7 @@ from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.bootstrap import paired_difference
 from gpuyard.evaluate.wording import verdict_in_words
 from gpuyard.units import metric_text
-from support.experiment_cases import finished_experiment, with_seeds
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
-    """The experiment, run once for all tests here."""
-    return finished_experiment(tmp_path_factory.mktemp("experiments"))
-
+from support.experiment_cases import with_seeds
 
 # --- The pages ---
 

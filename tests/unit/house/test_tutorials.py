@@ -13,9 +13,10 @@ from support.paths import DOCS, ROOT
 
 TUTORIALS = sorted((DOCS / "start").glob("*.md"))
 SLOW = {"first-training"}
-"""Tutorials that take minutes: with smaller numbers they are run each time, as they stand by the slow tests."""
+"""Tutorials that take minutes: they run with smaller numbers here, and as they stand among slow tests."""
 SMALLER = {
-    "--minutes 0.1": "--minutes 0.01",
+    "runs/ppo-1 --minutes 0.1": "runs/ppo-1 --minutes 0.01 --processes 1 --validation.windows 2",
+    "runs/search-1 --minutes 0.1": "runs/search-1 --minutes 0.01 --search.ages [1.0] --search.guarded 1",
     "windows 16": "windows 3",
     "windows 8": "windows 2",
     "--windows 20": "--windows 3",

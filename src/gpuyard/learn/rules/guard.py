@@ -9,7 +9,7 @@ from gpuyard.cluster.model import Cluster
 from gpuyard.config import GuardConfig, SimulationConfig, available_cores
 from gpuyard.metrics.guards import ALL, BrokenLimit, broken_limits
 from gpuyard.policies.base import RECORDED, Policy
-from gpuyard.simulation.replays import REPLAYS, typical_waits_of
+from gpuyard.simulation.replays import REPLAYS, Replays
 from gpuyard.simulation.run import SimulationResult
 from gpuyard.simulation.window_set import simulate_window
 from gpuyard.simulation.windows import HeldOutWindow
@@ -39,7 +39,8 @@ class Guard:
         config: GuardConfig,
         threads: int | None = None,
     ) -> None:
-        self._parts, self._cluster, self._simulation = parts, cluster, simulation
+        self._parts = [Replays(part) for part in parts]
+        self._cluster, self._simulation = cluster, simulation
         self._config, self._threads = config, threads or available_cores()
         self._is_recorded = current.name == RECORDED
         self._today = self._waits(current)
@@ -63,4 +64,4 @@ class Guard:
             return simulate_window(window, self._cluster, policy, self._simulation)
 
         with ThreadPoolExecutor(self._threads) as pool:
-            return list(pool.map(lambda part: typical_waits_of(part, run, replays), self._parts))
+            return list(pool.map(lambda part: part.typical_waits(run, replays), self._parts))
