@@ -1,12 +1,14 @@
 """The job table: what make_workload accepts, changes and refuses."""
 
 import math
+import random
+from typing import Any
 
 import polars as pl
 import pytest
 
 from gpuyard.errors import InputError
-from gpuyard.workload import SCHEMA, Where, Workload, WorkloadMetadata, make_workload
+from gpuyard.workload import SCHEMA, Where, Workload, WorkloadMetadata, make_workload, validation
 from gpuyard.workload.schema import COLUMNS, MAX_TIME_S, SPARSE
 
 
@@ -218,3 +220,44 @@ def test_recorded_starts_move_with_the_clock_and_may_lie_before_the_submit():
 )
 def test_a_sparse_column_is_checked_like_any_other(column, value):
     assert column in refusal(**{column: [value]})
+
+
+NASTY: dict[str, list[Any]] = {
+    "submit_s": [5.0, 0.0, -1.0, None, math.nan, math.inf, 2.0**32, 2.0**32 + 1],
+    "duration_s": [1.0, 0.0, -0.0, None, math.nan, 2.0**32],
+    "gpus": [1, 0, -1, None, 2**31 - 1],
+    "gpu_milli": [1000, 1, 0, 1001, None, 500],
+    "estimate_s": [None, 3.0, 0.0, math.nan, -math.inf],
+    "gpu_types": [None, ["a100"], [], [""]],
+    "priority": [1.0, None, math.nan, math.inf, 1e308, -1e308],
+    "user": ["ada", "", None],
+    "deadline_s": [None, -(2.0**32), -(2.0**33), math.nan],
+    "recorded_nodes": [None, "", "n1|n2"],
+    "nodes": [None, 1, 0],
+    "row": [0, None, -1, 7],
+}
+
+
+def test_a_look_at_a_column_finds_what_the_whole_check_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(frame: pl.DataFrame) -> Any:
+        try:
+            return validation.checked_frame(frame, Where("jobs")).to_dict(as_series=False)
+        except InputError as error:
+            return str(error)
+
+    rng, refused = random.Random(1), 0
+    for _ in range(600):
+        odd = rng.sample(list(NASTY), rng.randint(0, 2))
+        names = {"submit_s", "duration_s", "gpus", *odd, *rng.sample(list(NASTY), 4)}
+        columns = {
+            name: [rng.choice(NASTY[name]) if name in odd else NASTY[name][0] for _ in range(3)]
+            for name in NASTY
+            if name in names
+        }
+        frame = pl.DataFrame(columns, schema={name: SCHEMA[name] for name in columns}, strict=False)
+        found = checked(frame)
+        with monkeypatch.context() as patch:
+            patch.setattr(validation, "_is_native", lambda *_: False)
+            assert found == checked(frame), columns
+        refused += isinstance(found, str)
+    assert 100 < refused < 500
