@@ -99,14 +99,27 @@ void make_past(Past* self, const In<std::int32_t>& user, const In<std::int32_t>&
         self->add(user.data()[i], group.data()[i], gpus.data()[i], milli.data()[i], run_us.data()[i]);
 }
 
+using Given = std::vector<std::tuple<JobId, Time, std::vector<std::pair<std::int32_t, std::int32_t>>>>;
+
+std::vector<GivenStart> given_starts(const Given& given) {
+    std::vector<GivenStart> starts;
+    for (const auto& [job, start_us, nodes] : given) {
+        starts.push_back({job, start_us, {}});
+        for (const auto& [node, gpus] : nodes)
+            starts.back().parts.push_back({.node = node, .gpus = gpus, .gpu_mask = 0});
+    }
+    return starts;
+}
+
 nb::dict run(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
              const BoundPolicy& policy, std::shared_ptr<const Settings> settings, const nb::object& progress,
-             const Past& past) {
+             const Past& past, const Beginning* beginning) {
     const Progress report = progress_to(progress);
     ScheduleArrays arrays;
     {
         nb::gil_scoped_release release;
-        arrays = simulate(std::move(cluster), std::move(jobs), policy.policy, std::move(settings), past, report);
+        arrays = simulate(std::move(cluster), std::move(jobs), policy.policy, std::move(settings), past,
+                          beginning != nullptr ? *beginning : Beginning(), report);
     }
     return to_dict(std::move(arrays));
 }
@@ -263,14 +276,23 @@ void bind_simulation(nb::module_& m) {
     nb::class_<Past>(m, "Past")
         .def(nb::init<>())
         .def("__init__", &make_past, "user"_a, "group"_a, "gpus"_a, "milli"_a, "run_us"_a);
+    nb::exception<ImpossibleBeginning>(m, "ImpossibleBeginningError", input_error);
+    nb::class_<Beginning>(m, "Beginning")
+        .def(
+            "__init__",
+            [](Beginning* self, const JobTable& jobs, Time decides_from_us, const Given& starts) {
+                new (self) Beginning(make_beginning(jobs, decides_from_us, given_starts(starts)));
+            },
+            "jobs"_a, "decides_from_us"_a, "starts"_a);
     nb::class_<CheckedSimulator>(m, "CheckedSimulator")
         .def(
             "__init__",
             [](CheckedSimulator* self, std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
-               std::shared_ptr<const Settings> settings, const Past& past) {
-                new (self) CheckedSimulator(std::move(cluster), std::move(jobs), std::move(settings), past);
+               std::shared_ptr<const Settings> settings, const Past& past, const Beginning* beginning) {
+                new (self) CheckedSimulator(std::move(cluster), std::move(jobs), std::move(settings), past,
+                                            beginning != nullptr ? *beginning : Beginning());
             },
-            "cluster"_a, "jobs"_a, "settings"_a, "past"_a = Past())
+            "cluster"_a, "jobs"_a, "settings"_a, "past"_a = Past(), "beginning"_a = nb::none())
         .def("advance", &CheckedSimulator::advance)
         .def_prop_ro("now_s", [](const CheckedSimulator& s) { return seconds(s.simulator().view().now_us); })
         .def_prop_ro("finished", [](const CheckedSimulator& s) { return s.simulator().finished(); })
@@ -285,7 +307,7 @@ void bind_simulation(nb::module_& m) {
         .def("schedule", [](const CheckedSimulator& s) { return to_dict(schedule_of(s.simulator())); });
 
     m.def("simulate", &run, "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "progress"_a = nb::none(),
-          "past"_a = Past());
+          "past"_a = Past(), "beginning"_a = nb::none());
     m.def(
         "never_placeable",
         [](std::shared_ptr<const ClusterSpec> cluster, const JobTable& jobs, const std::string& placement,

@@ -9,8 +9,10 @@ namespace gpuyard {
 class CheckedSimulator {
 public:
     CheckedSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
-                     std::shared_ptr<const Settings> settings, const Past& past)
-        : simulator_(std::move(cluster), std::move(jobs), std::move(settings), {true, true, true}, past) {}
+                     std::shared_ptr<const Settings> settings, const Past& past, const Beginning& beginning)
+        : simulator_(std::move(cluster), std::move(jobs), std::move(settings), {true, true, true}, past) {
+        simulator_.play(beginning);
+    }
 
     bool advance() { return simulator_.next_instant(); }
     Snapshot snapshot() const { return simulator_.snapshot(); }
@@ -22,7 +24,6 @@ public:
 
 private:
     std::vector<Part> checked_parts(const Start& start) const;
-    void check_asked(const Start& start, const Demand& demand, std::span<const Part> parts) const;
     ClusterState room_for(const Start& start) const;
 
     FullSimulator simulator_;

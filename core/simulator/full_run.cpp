@@ -15,9 +15,10 @@ Needs needs_of(const Policy& policy, const Settings& settings) {
     return needs;
 }
 
-void run_policy(FullSimulator& simulator, const Policy& policy, const Progress& progress) {
+void run_policy(FullSimulator& simulator, const Policy& policy, const Beginning& beginning, const Progress& progress) {
     NativePolicy native(policy, simulator.view());
     simulator.set_listener(&native);
+    simulator.play(beginning);
     ProgressClock clock(progress);
     while (simulator.next_instant()) {
         // A plan has to follow what happens also while nobody waits.

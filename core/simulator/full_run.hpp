@@ -9,6 +9,6 @@ namespace gpuyard {
 
 // What the simulator has to keep for a policy.
 Needs needs_of(const Policy& policy, const Settings& settings);
-void run_policy(FullSimulator& simulator, const Policy& policy, const Progress& progress);
+void run_policy(FullSimulator& simulator, const Policy& policy, const Beginning& beginning, const Progress& progress);
 
 }  // namespace gpuyard

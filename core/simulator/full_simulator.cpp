@@ -74,9 +74,24 @@ Time FullSimulator::next_time() {
     Time next = next_arrival_ < jobs_->submit_us.size() ? jobs_->submit_us[next_arrival_] : kEndless;
     if (!events_.empty()) next = std::min(next, events_.top().time);
     next = std::min(next, wake_us_);
-    if (settings_->ticks && !waiting_.empty())
-        next = std::min(next, (view_.now_us / settings_->reschedule_us + 1) * settings_->reschedule_us);
+    if (settings_->ticks && !waiting_.empty()) {
+        const Time before = std::max(view_.now_us, decides_from_us_ - 1);
+        next = std::min(next, (before / settings_->reschedule_us + 1) * settings_->reschedule_us);
+    }
     return next;
+}
+
+void FullSimulator::play(const Beginning& beginning) {
+    if (!beginning.is_given()) return;
+    decides_from_us_ = beginning.decides_from_us;
+    GivenStarts given(*jobs_, beginning);
+    for (wake_us_ = given.next_time(); next_time() < decides_from_us_; wake_us_ = given.next_time()) {
+        next_instant();
+        while (given.due(view_.now_us)) {
+            const GivenStart start = given.take(view_.state);
+            start_now(start.job, allocation_of(view_.state.spec(), jobs_->demand_of(as_index(start.job)), start.parts));
+        }
+    }
 }
 
 bool FullSimulator::next_instant() {

@@ -11,6 +11,7 @@
 
 #include "base/index.hpp"
 #include "base/job.hpp"
+#include "simulator/beginning.hpp"
 #include "simulator/history.hpp"
 #include "simulator/snapshot.hpp"
 
@@ -57,6 +58,8 @@ public:
 
     // Moves to the next instant. False when nothing is left to happen, or nothing that could help the jobs that wait.
     bool next_instant();
+    // Before the first instant: lets pass what is given, up to the moment from which on there are decisions.
+    void play(const Beginning& beginning);
     // Makes the starts of a decision, which must be possible.
     void apply(const Decision& decision);
 
@@ -155,6 +158,7 @@ private:
     std::int32_t nodes_down_ = 0;
     std::int64_t promised_ = 0;  // jobs
     Time wake_us_ = kEndless;    // when the policy wants to decide again
+    Time decides_from_us_ = 0;
 };
 
 }  // namespace gpuyard

@@ -10,6 +10,7 @@
 #include "policy/scan_pass.hpp"
 #include "simulator/job_order.hpp"
 #include "simulator/pending_queue.hpp"
+#include "simulator/snapshot.hpp"
 
 namespace gpuyard {
 
@@ -49,6 +50,8 @@ struct QueueRun {
 class LeanRun {
 public:
     LeanRun(LeanSimulator& simulator, const Policy& policy);
+    // What is given before the policy decides.
+    void play(const Beginning& beginning);
     void run(const Progress& progress);
 
     // Handler of LeanSimulator::next_instant.
@@ -87,6 +90,7 @@ private:
     // The jobs that are being looked at, in the order in which they fill up behind a head.
     const PendingQueue& filling_order() const { return by_estimate_ && !among_aged() ? *by_estimate_ : *among_; }
     bool among_aged() const { return among_ != &pending_; }
+    void decide();
     void age();
     bool pass_aged(QueueRun& queue);
     void fill_behind(QueueRun& queue, Ranked head);
@@ -180,12 +184,38 @@ std::vector<std::int32_t> LeanRun::make_groups() {
     return group_of;
 }
 
+void LeanRun::play(const Beginning& beginning) {
+    if (!beginning.is_given()) return;
+    const Time until = beginning.decides_from_us;
+    GivenStarts given(simulator_.jobs(), beginning);
+    while (std::min(simulator_.next_time(), given.next_time()) < until) {
+        if (given.next_time() < simulator_.next_time())
+            simulator_.idle_instant(given.next_time());
+        else
+            simulator_.next_instant(*this);
+        while (given.due(simulator_.now())) {
+            const GivenStart begun = given.take(simulator_.state());
+            const Demand& demand = simulator_.jobs().demand_of(as_index(begun.job));
+            current_ = &queue_of(begun.job);
+            start(begun.job, allocation_of(simulator_.state().spec(), demand, begun.parts), false);
+        }
+    }
+    for (QueueRun& queue : queues_) queue.touched = true;
+    if (simulator_.next_time() == until) return;
+    simulator_.idle_instant(until);
+    decide();
+}
+
+void LeanRun::decide() {
+    if (aged_) age();
+    for (QueueRun& queue : queues_)
+        if (needs_pass(queue)) pass(queue);
+}
+
 void LeanRun::run(const Progress& progress) {
     ProgressClock clock(progress);
     while (simulator_.next_instant(*this)) {
-        if (aged_) age();
-        for (QueueRun& queue : queues_)
-            if (needs_pass(queue)) pass(queue);
+        decide();
         clock.instant(simulator_.finished());
     }
     clock.end(simulator_.finished());
@@ -486,8 +516,10 @@ Tracking tracking_for(const Policy& policy) {
     return {.running = is_easy(policy), .usage = traits_of(policy.order).remembers == Memory::user_usage};
 }
 
-void run_policy(LeanSimulator& simulator, const Policy& policy, const Progress& progress) {
-    LeanRun(simulator, policy).run(progress);
+void run_policy(LeanSimulator& simulator, const Policy& policy, const Beginning& beginning, const Progress& progress) {
+    LeanRun run(simulator, policy);
+    run.play(beginning);
+    run.run(progress);
 }
 
 }  // namespace gpuyard

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "policy/policy.hpp"
+#include "simulator/beginning.hpp"
 #include "simulator/lean_simulator.hpp"
 #include "simulator/progress.hpp"
 
@@ -9,6 +10,6 @@ namespace gpuyard {
 
 // What the simulator has to keep for a policy.
 Tracking tracking_for(const Policy& policy);
-void run_policy(LeanSimulator& simulator, const Policy& policy, const Progress& progress);
+void run_policy(LeanSimulator& simulator, const Policy& policy, const Beginning& beginning, const Progress& progress);
 
 }  // namespace gpuyard

@@ -60,6 +60,12 @@ public:
     // Lets time pass up to `time`, before which nothing happens.
     void wait_until(Time time) { now_us_ = time; }
 
+    // An instant at which nothing happens, before whatever happens next.
+    void idle_instant(Time time) {
+        now_us_ = time;
+        ++instant_;
+    }
+
     // Moves to the next instant: tells `handler` of each job that finishes (with its expected end) and of each that
     // arrives. False when nothing is left to happen.
     template <class Handler>

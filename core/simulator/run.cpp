@@ -15,14 +15,14 @@ bool needs_full_simulator(const Policy& policy, const Settings& settings) {
 
 ScheduleArrays simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
                         const Policy& policy, std::shared_ptr<const Settings> settings, const Past& past,
-                        const Progress& progress) {
+                        const Beginning& beginning, const Progress& progress) {
     if (needs_full_simulator(policy, *settings)) {
         FullSimulator simulator(std::move(cluster), std::move(jobs), settings, needs_of(policy, *settings), past);
-        run_policy(simulator, policy, progress);
+        run_policy(simulator, policy, beginning, progress);
         return schedule_of(simulator);
     }
     LeanSimulator simulator(std::move(cluster), std::move(jobs), *settings, tracking_for(policy));
-    run_policy(simulator, policy, progress);
+    run_policy(simulator, policy, beginning, progress);
     return schedule_of(std::move(simulator));
 }
 

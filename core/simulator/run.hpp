@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "policy/policy.hpp"
+#include "simulator/beginning.hpp"
 #include "simulator/history.hpp"
 #include "simulator/progress.hpp"
 #include "simulator/schedule.hpp"
@@ -16,6 +17,6 @@ bool needs_full_simulator(const Policy& policy, const Settings& settings);
 // `past`: jobs that had finished before, for policies that go by them.
 ScheduleArrays simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
                         const Policy& policy, std::shared_ptr<const Settings> settings, const Past& past,
-                        const Progress& progress);
+                        const Beginning& beginning, const Progress& progress);
 
 }  // namespace gpuyard

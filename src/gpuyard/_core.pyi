@@ -151,6 +151,13 @@ class Past:
     @overload
     def __init__(self, user: _I32, group: _I32, gpus: _I32, milli: _I64, run_us: _I64) -> None: ...
 
+class Beginning:
+    """Starts that are given, up to the moment from which on a policy decides."""
+
+    def __init__(
+        self, jobs: JobTable, decides_from_us: int, starts: list[tuple[int, int, list[tuple[int, int]]]]
+    ) -> None: ...
+
 class CheckedSimulator:
     def __init__(
         self,
@@ -158,6 +165,7 @@ class CheckedSimulator:
         jobs: JobTable,
         settings: Settings,
         past: Past = ...,
+        beginning: Beginning | None = None,
     ) -> None: ...
     def advance(self) -> bool: ...
     @property
@@ -172,6 +180,7 @@ class CheckedSimulator:
     def schedule(self) -> dict[str, Any]: ...
 
 class EndlessFailuresError(InputError): ...
+class ImpossibleBeginningError(InputError): ...
 class SnapshotError(ValueError): ...
 
 def make_snapshot(
@@ -188,6 +197,7 @@ def simulate(
     settings: Settings,
     progress: Callable[[int], None] | None = None,
     past: Past = ...,
+    beginning: Beginning | None = None,
 ) -> dict[str, Any]: ...
 def never_placeable(
     cluster: ClusterSpec, jobs: JobTable, placement: str, power_cap_mw: int = ...

@@ -15,6 +15,7 @@ from reference.simulator.simulator import (
     OTHER_ORDERS,
     POOL_RULES,
     SPLITTING_RULES,
+    Beginning,
     Job,
     Node,
     Policy,
@@ -44,6 +45,7 @@ class Case:
     settings: Settings
     watts: Watts = field(default_factory=dict)
     history: list[Job] = field(default_factory=list)
+    given: Beginning | None = None
 
 
 @dataclass(frozen=True)

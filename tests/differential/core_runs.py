@@ -1,12 +1,15 @@
 """Runs a random case on the native core, through the public API."""
 
+import numpy as np
 import polars as pl
 
 from differential.cases import Case
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster, GpuType, NodeGroup
 from gpuyard.config import SimulationConfig
+from gpuyard.native.beginning import Beginning
 from gpuyard.native.schedule import RUN_ENDINGS, STATUS_NAMES, Schedule
+from gpuyard.policies.base import Decider
 from gpuyard.policies.grammar import Express, PolicySpec
 from gpuyard.simulation.run import simulate
 from gpuyard.workload import Workload, make_workload
@@ -96,9 +99,27 @@ def config_of(case: Case) -> SimulationConfig:
     return SimulationConfig(**values | {"estimates": "none" if told_nothing else settings.estimates})
 
 
+def beginning_of(case: Case) -> Beginning | None:
+    if case.given is None:
+        return None
+    jobs, start_us, nodes = zip(*case.given.starts, strict=True) if case.given.starts else ((), (), ())
+    return Beginning(
+        case.given.decides_from_us, np.array(jobs, np.int64), np.array(start_us, np.int64), tuple(nodes)
+    )
+
+
 def schedule_of(case: Case) -> Schedule:
+    return _schedule(case, policy_of(case))
+
+
+def _schedule(case: Case, policy: PolicySpec | Decider) -> Schedule:
     return simulate(
-        workload_of(case), cluster_of(case), policy_of(case), config_of(case), history=history_of(case)
+        workload_of(case),
+        cluster_of(case),
+        policy,
+        config_of(case),
+        history=history_of(case),
+        beginning=beginning_of(case),
     ).schedule
 
 
@@ -118,10 +139,7 @@ class StepByStep:
 
 
 def schedule_by_snapshots(case: Case) -> Schedule:
-    policy = StepByStep(policy_of(case))
-    return simulate(
-        workload_of(case), cluster_of(case), policy, config_of(case), history=history_of(case)
-    ).schedule
+    return _schedule(case, StepByStep(policy_of(case)))
 
 
 def run_core_by_snapshots(case: Case) -> list[Outcome]:

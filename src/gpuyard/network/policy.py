@@ -151,7 +151,8 @@ class LearnedPolicy(ReplayingPolicy):
         if self.model.kind in HOST_KINDS or environment.step_mode != "instant":
             raise InputError(
                 f"policy {self.name}: decides one snapshot at a time only if it selects jobs in step mode "
-                f"instant, but it is {self.model.kind} in step mode {environment.step_mode}; simulate with it"
+                f"instant, but it is {self.model.kind} in step mode {environment.step_mode}; simulate with "
+                "it from an empty cluster"
             )
         sizes = _core.observed_sizes(snapshot, environment.tokens)
         if sizes not in self._deciding:

@@ -2,7 +2,7 @@
 
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.workload import Workload
 from gpuyard.workload.core_columns import asked_counts
@@ -44,6 +44,24 @@ def check_supported(
             f"placement {policy.placement} is for nodes of at most {LARGEST_TIER_NODE} GPUs; "
             "use consolidate or fgd"
         )
+
+
+def check_beginning(config: SimulationConfig) -> None:
+    """Check that a schedule may be given up to a moment.
+
+    Raises:
+        InputError: saying what contradicts it, and what to do.
+    """
+    obstacles = {
+        "failures of nodes (node_mtbf_s)": config.node_mtbf_s is not None,
+        "sleeping nodes (sleep_after_s)": config.sleep_after_s is not None,
+    }
+    for what, there in obstacles.items():
+        if there:
+            raise InputError(
+                f"a given beginning cannot be combined with {what}: what failed or slept before it is not "
+                f"known; leave that setting out, or begin otherwise, such as with {setting('start', 'busy')}"
+            )
 
 
 def _check_cap(policy: PolicySpec, config: SimulationConfig) -> None:

@@ -14,10 +14,12 @@ from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.metrics.catalogue import Price, compute_breakdown, compute_metrics
+from gpuyard.native.beginning import Beginning
 from gpuyard.native.information import informed
 from gpuyard.native.inputs import CoreInputs, History, Ints, prepare
 from gpuyard.native.schedule import Downtime, Runs, Schedule
-from gpuyard.policies.base import Decider, Policy, ReplayingPolicy, as_policy
+from gpuyard.policies.base import RECORDED, Decider, Policy, ReplayingPolicy, as_policy
+from gpuyard.policies.support import check_beginning
 from gpuyard.simulation.find import find_policy
 from gpuyard.units import plural
 from gpuyard.workload import Workload, read_workload
@@ -88,6 +90,7 @@ def simulate(
     config: SimulationConfig | None = None,
     *,
     history: History | None = None,
+    beginning: Beginning | None = None,
     progress: Progress | None = None,
 ) -> SimulationResult:
     """Run a workload to its end under a policy.
@@ -100,11 +103,13 @@ def simulate(
         config: Settings; the defaults if None.
         history: Jobs that have finished before, for predictions from history (docs/contract/simulator.md,
             section 19), or what the core keeps of them, which learned policies do not take.
+        beginning: What ran before the policy decides; None: it decides from the first submit on.
         progress: Called now and then with the number of jobs finished so far.
 
     Raises:
         InputError: for a name that is unknown, a file that cannot be read, jobs that can never run on the
-            cluster, settings that contradict each other, or something of another kind than expected.
+            cluster, settings that contradict each other, a beginning that cannot have been, or something of
+            another kind than expected.
     """
     workload = read_workload(workload) if isinstance(workload, str | Path) else workload
     _check_kinds(workload, policy)
@@ -112,7 +117,7 @@ def simulate(
     acting = as_policy(find_policy(policy) if isinstance(policy, str) else policy)
     config = informed(config or SimulationConfig(), workload)
     began = time.perf_counter()
-    inputs, arrays, counters = _run(workload, cluster, acting, config, history, progress)
+    inputs, arrays, counters = _run(workload, cluster, acting, config, history, beginning, progress)
     schedule = _schedule(inputs, arrays)
     elapsed_s = time.perf_counter() - began
     notes, impossible = acting.notes(workload, cluster, config), acting.impossible(workload, cluster, config)
@@ -136,19 +141,26 @@ def _run(
     policy: Policy,
     config: SimulationConfig,
     history: History | None,
+    beginning: Beginning | None,
     progress: Progress | None,
 ) -> tuple[CoreInputs, dict[str, Any], dict[str, int]]:
     """The simulation as the core took it, the arrays of the schedule, and what the policy counted."""
-    if isinstance(policy, ReplayingPolicy):
+    # What was recorded begins as it did in any case.
+    if isinstance(policy, ReplayingPolicy) and (beginning is None or policy.name == RECORDED):
         if isinstance(history, _core.Past):
             raise TypeError(f"policy {policy.name} takes finished jobs one by one")
         return *policy.replay(workload, cluster, config, history, progress), {}
+    if beginning is not None:
+        check_beginning(config)
     inputs = prepare(workload, cluster, policy, config, history)
+    given = None if beginning is None else beginning.for_core(inputs)
     native, asked = policy.native(), policy.for_run()
     if native is not None:
-        arrays = _core.simulate(inputs.cluster, inputs.jobs, native, inputs.settings, progress, inputs.past)
+        arrays = _core.simulate(
+            inputs.cluster, inputs.jobs, native, inputs.settings, progress, inputs.past, given
+        )
     else:
-        arrays = _run_asking(workload, inputs, asked, progress)
+        arrays = _run_asking(workload, inputs, asked, given, progress)
     return inputs, arrays, dict(asked.counters)
 
 
@@ -177,9 +189,13 @@ def _check_kinds(workload: object, policy: object) -> None:
 
 
 def _run_asking(
-    workload: Workload, inputs: CoreInputs, policy: Policy, progress: Progress | None
+    workload: Workload,
+    inputs: CoreInputs,
+    policy: Policy,
+    given: _core.Beginning | None,
+    progress: Progress | None,
 ) -> dict[str, Any]:
-    simulator = _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
+    simulator = _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past, given)
     while simulator.advance():
         if len(simulator.waiting):
             decision = policy.decide(simulator.snapshot())

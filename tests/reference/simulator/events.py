@@ -22,9 +22,15 @@ def times_of_events_us(state: State) -> Iterator[int]:
             yield node.changes_us
     for request in state.arriving:
         yield request.submit_us
+    decides_from_us = state.beginning.decides_from_us
     if state.preempts and state.queued:
         tick_us = to_us(state.settings.reschedule_s)
-        yield (state.now_us // tick_us + 1) * tick_us
+        yield (max(state.now_us, decides_from_us - 1) // tick_us + 1) * tick_us
+    if state.now_us < decides_from_us:
+        yield decides_from_us
+        for _, start_us, _ in state.beginning.starts:
+            if state.instant < 0 or start_us > state.now_us:
+                yield start_us
 
 
 def happen(state: State) -> None:

@@ -135,6 +135,14 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Beginning:
+    """Section 7: starts that are given, up to the moment from which on the policy decides."""
+
+    decides_from_us: int
+    starts: tuple[tuple[int, int, tuple[tuple[int, int], ...]], ...] = ()  # (job, start in us, allocation)
+
+
+@dataclass(frozen=True)
 class Outcome:
     start_us: int
     end_us: int

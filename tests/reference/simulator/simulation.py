@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 
-from reference.simulator import conservative, events, orders, passes
+from reference.simulator import beginning, conservative, events, orders, passes
 from reference.simulator.cluster import Watts, empty_cluster, make_pools, queue_of
 from reference.simulator.inputs import (
     LATEST_US,
     PREEMPTIVE_ORDERS,
+    Beginning,
     Job,
     Node,
     Outcome,
@@ -38,7 +39,10 @@ class Simulation(State):
             happened = self.what_happens()
             events.happen(self)
             self.mark_available()
-            self.decide(happened)
+            if self.now_us < self.beginning.decides_from_us:
+                beginning.make_starts(self)
+            else:
+                self.decide(happened)
 
     def what_happens(self) -> conservative.Happened:
         """What will happen at this instant, as far as plans depend on it."""
@@ -76,6 +80,7 @@ def simulate_with_runs(
     settings: Settings,
     watts: Watts | None = None,
     history: Sequence[Job] = (),
+    given: Beginning | None = None,
 ) -> tuple[list[Outcome], list[Run]]:
     """Simulates jobs that are sorted by submit time.
 
@@ -87,6 +92,7 @@ def simulate_with_runs(
         settings: All else.
         watts: Idle and peak watts of GPU types.
         history: Jobs that count as finished from the beginning (section 19).
+        given: Starts that are given (section 7).
 
     Returns:
         What became of each job, and all runs in order of (begin, job).
@@ -95,7 +101,7 @@ def simulate_with_runs(
         ValueError: If a job can never start (it is named), or the combination is not supported (section 20).
     """
     watts = watts or {}
-    check(nodes, jobs, policy, settings, watts)
+    check(nodes, jobs, policy, settings, watts, given)
     requests = [make_request(id, job, settings) for id, job in enumerate(jobs)]
     if any(a.submit_us > b.submit_us for a, b in pairwise(requests)):
         raise ValueError("jobs must be sorted by submit time")
@@ -104,8 +110,17 @@ def simulate_with_runs(
             nodes, speeds, request.job, request.row, policy.placement, settings.seed, settings, watts
         ):
             raise ValueError(f"job {request.id} can never start: {request.job}")
+    if given is not None:
+        beginning.check(given, requests)
     simulation = Simulation(
-        make_pools(nodes, speeds), empty_cluster(nodes), list(requests), policy, settings, nodes, watts
+        make_pools(nodes, speeds),
+        empty_cluster(nodes),
+        list(requests),
+        policy,
+        settings,
+        nodes,
+        watts,
+        given or Beginning(0),
     )
     for job in history:
         duration_us = make_request(0, replace(job, submit_s=0.0), settings).duration_us
@@ -123,7 +138,8 @@ def simulate(
     settings: Settings,
     watts: Watts | None = None,
     history: Sequence[Job] = (),
+    given: Beginning | None = None,
 ) -> list[Outcome]:
     """What became of each job; see `simulate_with_runs`."""
-    outcomes, _ = simulate_with_runs(nodes, speeds, jobs, policy, settings, watts, history)
+    outcomes, _ = simulate_with_runs(nodes, speeds, jobs, policy, settings, watts, history, given)
     return outcomes

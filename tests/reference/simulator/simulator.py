@@ -13,12 +13,14 @@ This module is what tests import; the parts are in tests/reference:
     orders        8      scores
     state         14-17  runs, promises, nodes that fail and sleep
     events        7, 16  what happens at an instant
+    beginning     7      starts that are given
     passes        10, 11, 15, 18  one pass over a queue
     conservative  10     reservations
     support       20     what is refused
     simulation           the run loop
 """
 
+from reference.simulator.beginning import ImpossibleBeginningError
 from reference.simulator.cluster import (
     Allocation,
     FreeNode,
@@ -57,6 +59,7 @@ from reference.simulator.inputs import (
     SPLITTING_RULES,
     TIER_RULES,
     UNLIMITED,
+    Beginning,
     Job,
     Node,
     Outcome,
@@ -100,9 +103,11 @@ __all__ = [
     "TIER_RULES",
     "UNLIMITED",
     "Allocation",
+    "Beginning",
     "Finished",
     "FreeNode",
     "Held",
+    "ImpossibleBeginningError",
     "Job",
     "Kept",
     "Node",

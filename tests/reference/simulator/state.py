@@ -19,6 +19,7 @@ from reference.simulator.cluster import (
 )
 from reference.simulator.inputs import (
     PREEMPTIVE_ORDERS,
+    Beginning,
     Job,
     Node,
     Outcome,
@@ -108,6 +109,7 @@ class State:
     settings: Settings
     nodes: Sequence[Node] = ()
     watts: Watts = field(default_factory=dict)
+    beginning: Beginning = field(default_factory=lambda: Beginning(0))
     now_us: int = 0
     instant: int = -1
     queued: list[Request] = field(default_factory=list)

@@ -10,6 +10,7 @@ from reference.simulator.inputs import (
     PREEMPTIVE_ORDERS,
     SPLITTING_RULES,
     TIER_RULES,
+    Beginning,
     Job,
     Node,
     Policy,
@@ -20,9 +21,16 @@ LARGEST_TIER_NODE = 16
 
 
 def check(
-    nodes: Sequence[Node], jobs: Sequence[Job], policy: Policy, settings: Settings, watts: Watts
+    nodes: Sequence[Node],
+    jobs: Sequence[Job],
+    policy: Policy,
+    settings: Settings,
+    watts: Watts,
+    given: Beginning | None = None,
 ) -> None:
     """Raises ValueError if the page does not say yes to this."""
+    if given is not None and (settings.node_mtbf_s is not None or settings.sleep_after_s is not None):
+        raise ValueError("failures and sleep do not go with a given beginning")
     for message in problems(nodes, jobs, policy, settings, watts):
         raise ValueError(message)
 
