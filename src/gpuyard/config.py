@@ -17,6 +17,9 @@ USUAL_CURRENT = "fifo+easy"
 """What is taken to run today where nobody says."""
 Part = Literal["train", "validation", "test", "all"]
 """Of a workload by time: its first 60 %, the next 20 %, the last 20 %, or all of it."""
+Start = Literal["busy", "recorded", "empty"]
+"""How windows begin: after jobs that ran before under the same policy; with what the log says was running and
+waiting; or with an empty cluster."""
 
 
 def available_cores() -> int:

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from gpuyard.config import SimulationConfig
 from gpuyard.env import SchedulingVectorEnv
 from gpuyard.evaluate import Comparison, PolicyEntry, Setting, window_source
 from gpuyard.evaluate.comparison import WholeReplay
@@ -16,7 +17,8 @@ from gpuyard.network.config import NetworkConfig
 from gpuyard.network.model_file import ModelFile, write_model
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.network.tensors import expected_tensors
-from gpuyard.workload import SynthConfig, Workload, synthesize
+from gpuyard.simulation.run import simulate
+from gpuyard.workload import SynthConfig, Workload, make_workload, synthesize
 
 CLUSTER = "4x4"
 MIX = ((1, 5), (2, 3), (4, 2))
@@ -33,6 +35,15 @@ def some_jobs(count: int = 600, **settings: Any) -> Workload:
     """More work than the cluster can do at once."""
     given = {"jobs": count, "cluster_gpus": 16, "load": 1.5, "gang_mix": MIX, "users": 5, "seed": 4}
     return synthesize(SynthConfig(**{**given, **settings}))
+
+
+def recorded_log(policy: str = "fifo+easy", *, nodes: bool = True) -> Workload:
+    """Jobs with what a policy did to them as what was recorded."""
+    result = simulate(some_jobs(), CLUSTER, policy, SimulationConfig(estimates="exact"))
+    table = result.schedule.frame()
+    names = table["nodes"].list.eval(pl.format("n{}", pl.element())).list.join("|")
+    columns = {"recorded_start_s": table["start_s"]} | ({"recorded_nodes": names} if nodes else {})
+    return make_workload(result.workload.frame.with_columns(**columns), name="log")
 
 
 def like_its_base(kind: str = "select-job", network: str = "job-scorer", **settings: Any) -> ModelFile:

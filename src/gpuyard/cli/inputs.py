@@ -36,6 +36,7 @@ FLAGS = {
             *("node_mtbf", "node_mttr", "checkpoint_every", "sleep_after", "wake", "duration"),
         )
     },
+    "window_start": "start",
     "start": "from",
     "end": "to",
     "statuses": "status",

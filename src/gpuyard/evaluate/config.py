@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from gpuyard.config import AUTO, GuardConfig, Part, Whole, refusal
+from gpuyard.config import AUTO, GuardConfig, Part, Start, Whole, refusal
+from gpuyard.errors import InputError, setting
 
 BEST = "best"
 """``current`` of episodes: the fixed heuristic that is best on validation episodes."""
@@ -42,9 +43,11 @@ class EvaluationConfig(GuardConfig):
     hindsight, and those that preempt."""
     choosing_windows: Annotated[Whole, Field(ge=1, le=1_000_000)] = 24
     """Windows of training and validation on which the best fixed heuristic is chosen."""
+    window_start: Start = "busy"
+    """How windows begin: busy, after jobs that ran before under the same policy; recorded, with what the log
+    says was running and waiting; empty, and then they end by draining."""
     cold: bool = False
-    """Begin every window with an empty cluster and let it drain, as many papers do. Waits are then far
-    shorter than on a running cluster."""
+    """Short for an empty start, as in many papers. Waits are then far shorter than on a running cluster."""
     whole: bool = True
     """Also replay the whole part in one go with every policy that is shown."""
     placement: str | None = None
@@ -57,6 +60,20 @@ class EvaluationConfig(GuardConfig):
     """Keep when each job ran, on as many windows as is reasonable."""
     threads: Annotated[Whole, Field(ge=1, le=4096)] | None = None
     """Threads to simulate with. Not given: one per processor."""
+
+    @property
+    def begins(self) -> Start:
+        """How windows begin, whichever of both settings says it.
+
+        Raises:
+            InputError: if both are given and contradict each other.
+        """
+        if self.cold and self.window_start != "empty" and "window_start" in self.model_fields_set:
+            raise InputError(
+                f"{setting('cold')} begins windows with an empty cluster, which "
+                f"{setting('window_start', self.window_start)} does not; use one of them"
+            )
+        return "empty" if self.cold else self.window_start
 
 
 def read_evaluation(settings: Mapping[str, Any]) -> EvaluationConfig:

@@ -28,6 +28,7 @@ Kind = Literal[
     "starts",
     "not-tried",
     "cold",
+    "recorded-start",
     "best",
     "ties",
     "compared",
@@ -209,6 +210,8 @@ def _rival(comparison: Comparison, policies: Sequence[str]) -> list[Finding]:
 def _how_busy(comparison: Comparison) -> list[Finding]:
     """What the cluster was like when windows began."""
     setting = comparison.setting
+    if setting.start == "recorded":
+        return [Finding("recorded-start", (), {"after": setting.margins[1], "silent": setting.silent})]
     if setting.kind not in ("windows", "draws"):
         return []
     if setting.is_cold:

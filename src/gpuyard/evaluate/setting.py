@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
+from gpuyard.config import Start
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import FEWEST_DISJOINT
 from gpuyard.metrics.catalogue import metrics
@@ -44,7 +45,9 @@ class Setting:
         noise_draws: Draws of the noise of estimates that figures of a window are means over.
         price_per_kwh: Price of energy, or the tariff, if there is one.
         margins: Jobs that run before, and that arrive after, the own jobs of each window, at most; both 0:
-            windows begin with an empty cluster.
+            windows begin with an empty cluster, or with what was recorded.
+        start: How windows begin: ``busy``, ``recorded`` or ``empty``.
+        silent: Jobs that are in no beginning that was recorded, as the log does not say when they started.
         starts: What the test of two starts found that chose them, as JSON; None if there was none.
         guards: Limits on waits that a recommended policy keeps, as JSON; empty: none.
         asked_estimates: The setting ``estimates`` as it was asked for: ``auto`` if nobody said.
@@ -72,6 +75,8 @@ class Setting:
     price_per_kwh: float | str | None = None
     imported: Mapping[str, Any] | None = None
     margins: tuple[int, int] = (0, 0)
+    start: Start = "busy"
+    silent: int = 0
     starts: Mapping[str, Any] | None = None
     guards: Mapping[str, Any] = field(default_factory=dict)
     asked_estimates: str = ""
@@ -81,7 +86,7 @@ class Setting:
     @property
     def is_cold(self) -> bool:
         """Whether windows begin with an empty cluster."""
-        return self.margins == (0, 0)
+        return self.margins == (0, 0) and self.start != "recorded"
 
     @property
     def knows_the_future(self) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import GuardConfig, SimulationConfig
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, setting
 from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.config import EvaluationConfig
 from gpuyard.evaluate.contenders import checked, find_contenders
@@ -18,6 +18,7 @@ from gpuyard.policies.family import SLOWER_BACKFILLS, can_run
 from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec, parse_policy
 from gpuyard.simulation.busy import BusyTest, find_margins
 from gpuyard.simulation.find import current_policy
+from gpuyard.simulation.recorded_start import RecordedCutter
 from gpuyard.simulation.windows import (
     COLD,
     TEST_DRAWS,
@@ -71,11 +72,13 @@ def evaluate_windows(
     simulation, progress = informed(asked, workload), progress or no_progress
     lower_is_better(config.metric)
     given, placement = find_contenders(policies, config.placement, any_placement=config.any_placement)
-    cutter = WindowCutter(workload, cluster, simulation, placement)
+    begins = config.begins
+    cutting = RecordedCutter if begins == "recorded" else WindowCutter
+    cutter = cutting(workload, cluster, simulation, placement)
     current = current_policy(workload, config.current, _runs(cutter.jobs, cluster, simulation, placement))
     size = config.jobs_per_window
     tested = None
-    if size is not None and not config.cold:
+    if size is not None and begins != "empty":
         # What cannot be compared is refused before any work.
         some = cutter.cut(config.part, count=1, jobs=size)[0].jobs
         for one in given:
@@ -90,7 +93,7 @@ def evaluate_windows(
 
     windows = cut(config.part, config.windows)
     rows, own = [window.name for window in windows], len(windows[0].own)
-    setting = Setting(
+    compared_on = Setting(
         workload=workload.metadata.name,
         jobs=len(workload),
         fingerprint=fingerprint_of(workload),
@@ -107,12 +110,14 @@ def evaluate_windows(
         left_out=len(workload) - len(cutter.jobs),
         noise_draws=config.noise_draws,
         margins=(margins.before, margins.after),
+        start=begins,
         starts=None if tested is None else asdict(tested),
         guards=_guards(config),
         asked_estimates=asked.estimates,
         not_tried=_not_tried(config, len(windows[0].jobs)),
+        silent=getattr(cutter, "silent", 0),
     )
-    source = WindowSource(cluster, config, simulation, setting, windows, placement, progress)
+    source = WindowSource(cluster, config, simulation, compared_on, windows, placement, progress)
     source.choosing = lambda: _choosing(cut, config)
     if config.whole and size is not None:
         source.whole = lambda: cutter.cut(config.part, count=1, jobs=None, margins=Margins(margins.before))[0]
@@ -211,13 +216,18 @@ def evaluate_draws(
     config, asked = config or EvaluationConfig(), simulation or SimulationConfig()
     if config.jobs_per_window is not None:
         generator = generator.model_copy(update={"jobs": config.jobs_per_window})
+    if config.begins == "recorded":
+        raise InputError(
+            f"{setting('window_start', 'recorded')}: draws of a generator have no record of what ran before "
+            f"them; use {setting('window_start', 'busy')}, or compare on a log"
+        )
     given, placement = find_contenders(policies, config.placement, any_placement=config.any_placement)
     first = TEST_DRAWS if config.first_draw is None else config.first_draw
     some = generator.model_copy(update={"seed": first}).generate().workload
     known = informed(asked, some)
     current = current_policy(None, config.current, _runs(some, cluster, known, placement))
     tested = None
-    if not config.cold and generator.is_steady:
+    if config.begins != "empty" and generator.is_steady:
         tested = _busy_draws(generator, cluster, known, current, config, placement)
     margins = COLD if tested is None else tested.margins
 
@@ -226,7 +236,7 @@ def evaluate_draws(
 
     drawn = drawn_windows(generator, first, config.windows, margins)
     windows = runnable(drawn)
-    setting = Setting(
+    compared_on = Setting(
         workload=generator.name,
         jobs=0,
         fingerprint=fingerprint_of(drawn[0].jobs),
@@ -243,12 +253,13 @@ def evaluate_draws(
         left_out=sum(len(one.own) for one in drawn) - sum(len(one.own) for one in windows),
         noise_draws=config.noise_draws,
         margins=(margins.before, margins.after),
+        start=config.begins,
         starts=None if tested is None else asdict(tested),
         guards=_guards(config),
         asked_estimates=asked.estimates,
         not_tried=_not_tried(config, len(windows[0].jobs)),
     )
-    source = WindowSource(cluster, config, known, setting, windows, placement, progress or no_progress)
+    source = WindowSource(cluster, config, known, compared_on, windows, placement, progress or no_progress)
     source.choosing = lambda: runnable(
         drawn_windows(generator, VALIDATION_DRAWS, config.choosing_windows, margins)
     )

@@ -309,6 +309,18 @@ class _Words:
             "catches up with these jobs. Go by the replay of the whole part."
         )
 
+    def recorded_start(self, found: Finding) -> str:
+        numbers = found.numbers
+        after = f", and {plural(numbers['after'], 'job')} may arrive after" if numbers["after"] else ""
+        text = (
+            f"Compared on {_where(self._setting)}. The cluster begins as the log recorded it: jobs that ran "
+            f"run on, jobs that waited wait{after}; they do not count."
+        )
+        if not numbers["silent"]:
+            return text
+        are = "is" if numbers["silent"] == 1 else "are"
+        return f"{text} {plural(numbers['silent'], 'job')} without a recorded start {are} in no beginning."
+
     def not_tried(self, found: Finding) -> str:
         names = " and ".join(found.numbers["backfills"])
         return (
@@ -415,6 +427,7 @@ _SENTENCES: Mapping[str, Callable[[_Words, Finding], str]] = {
     "rival": _Words.rival,
     "starts": _Words.starts,
     "cold": _Words.cold,
+    "recorded-start": _Words.recorded_start,
     "not-tried": _Words.not_tried,
     "hindsight": _Words.hindsight,
     "against-hindsight": _Words.against_hindsight,

@@ -59,8 +59,8 @@ def check_beginning(config: SimulationConfig) -> None:
     for what, there in obstacles.items():
         if there:
             raise InputError(
-                f"a given beginning cannot be combined with {what}: what failed or slept before it is not "
-                f"known; leave that setting out, or begin otherwise, such as with {setting('start', 'busy')}"
+                f"a given beginning cannot be combined with {what}: what failed or slept before is unknown; "
+                f"leave that setting out, or begin otherwise ({setting('window_start', 'busy')})"
             )
 
 

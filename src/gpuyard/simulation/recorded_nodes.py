@@ -52,7 +52,7 @@ def recorded_places(workload: Workload, jobs: Ints, cluster: Cluster) -> Places:
         jobs: Positions of those that are placed, all with a recorded start.
         cluster: Where.
     """
-    named = _named_places(workload, jobs, cluster)
+    named = named_places(workload, jobs, cluster)
     if named is not None:
         return named
     if recorded_use(workload, jobs, cluster.total_gpus).peak_gpus > cluster.total_gpus:
@@ -65,8 +65,8 @@ def _no_places(count: int) -> Places:
     return Places(np.full(count, -1, np.int32), np.zeros(count + 1, np.int64), nothing, nothing, False)
 
 
-def _named_places(workload: Workload, jobs: Ints, cluster: Cluster) -> Places | None:
-    """By the log's names; None if they do not tell."""
+def named_places(workload: Workload, jobs: Ints, cluster: Cluster) -> Places | None:
+    """Nodes by the log's names; None if it does not name all, or they cannot be those of the cluster."""
     if not workload.has("recorded_nodes") or (workload.frame["gpu_milli"] < MILLI).any():
         return None
     frame = workload.frame[jobs]

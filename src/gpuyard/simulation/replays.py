@@ -31,6 +31,8 @@ def jittered(window: HeldOutWindow, number: int) -> HeldOutWindow:
         return window
     frame, metadata = window.jobs.frame, window.jobs.metadata
     later = JITTER_S * uniforms_by_row(number, STREAM, frame["row"].to_numpy())
+    if window.beginning is not None:
+        later[: window.own.start] = 0.0  # what ran and waited when it began did so then
     moved = frame.with_columns((pl.col("submit_s") + pl.Series(later)).alias("submit_s"))
     jobs = make_workload(moved, name=metadata.name, origin_s=metadata.origin_s, where=metadata.name)
     return replace(window, jobs=Workload(jobs.frame, metadata))

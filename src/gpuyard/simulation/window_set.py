@@ -38,6 +38,7 @@ class _Prepared:
     inputs: CoreInputs
     submit_us: NDArray[np.int64]
     duration_s: NDArray[np.float64]
+    beginning: _core.Beginning | None = None
 
     @classmethod
     def of(
@@ -53,6 +54,7 @@ class _Prepared:
             inputs,
             _own(window, microseconds(frame["submit_s"])),
             _own(window, duration_us) / 1e6,
+            None if window.beginning is None else window.beginning.for_core(inputs),
         )
 
     def run(self, policies: Sequence[PolicySpec]) -> list[tuple[float, ...]]:
@@ -75,7 +77,9 @@ class _Prepared:
 
     def _run(self, policy: _core.Policy, past: _core.Past) -> tuple[float, ...]:
         inputs = self.inputs
-        arrays = _core.simulate(inputs.cluster, inputs.jobs, policy, inputs.settings, None, past)
+        arrays = _core.simulate(
+            inputs.cluster, inputs.jobs, policy, inputs.settings, None, past, self.beginning
+        )
         start_us, end_us = (_own(self.window, arrays[name]) for name in ("start_us", "end_us"))
         return _figures(start_us - self.submit_us, end_us - self.submit_us, self.duration_s)
 
@@ -108,7 +112,7 @@ def simulate_window(
     history: History | None = None
     if simulation.estimates == "history" or (rules is not None and rules.predicts):
         history = window.history() if isinstance(policy, ReplayingPolicy) else window.past
-    return simulate(window.jobs, cluster, policy, simulation, history=history)
+    return simulate(window.jobs, cluster, policy, simulation, history=history, beginning=window.beginning)
 
 
 class WindowSet:

@@ -19,6 +19,7 @@ from gpuyard.cluster.model import Cluster
 from gpuyard.config import Part as Part  # named here by those who cut windows
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError, setting
+from gpuyard.native.beginning import Beginning
 from gpuyard.native.inputs import past_jobs, prepare
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.workload import Workload
@@ -60,12 +61,15 @@ class HeldOutWindow:
         own: Which of them count.
         earlier: All jobs that the window was cut from, without those that can never run; None: there are
             none before it.
+        beginning: What was really running when its first own job came; None: the cluster is empty when the
+            first of its jobs comes.
     """
 
     name: int
     jobs: Workload
     own: range
     earlier: Workload | None = None
+    beginning: Beginning | None = None
 
     @property
     def first(self) -> int:
@@ -73,7 +77,12 @@ class HeldOutWindow:
         return self.name - self.own.start
 
     def history(self) -> Workload | None:
-        """Jobs that would have ended before the first of its jobs came; None if there is none."""
+        """Jobs that would have ended before the first of its jobs came; None if there is none.
+
+        With a beginning: those that really had ended when its first own job came.
+        """
+        if self.earlier is not None and self.beginning is not None:
+            return self._ended(self.earlier)
         if self.earlier is None or self.first < 1:
             return None
         begin_s = self.earlier.frame["submit_s"][self.first]
@@ -85,6 +94,12 @@ class HeldOutWindow:
         """The same jobs as the core keeps them, which holds far less memory."""
         history = self.history()
         return _core.Past() if history is None else past_jobs(self.jobs, history)
+
+    def _ended(self, earlier: Workload) -> Workload | None:
+        moment_s = earlier.frame["submit_s"][self.name]
+        end_s = pl.col("recorded_start_s") + pl.col("duration_s")
+        before = earlier.frame[: self.name].filter(end_s <= moment_s)
+        return derived(earlier, before, "before", {"row": self.name}) if before.height else None
 
     def shortened(self, jobs: int) -> "HeldOutWindow":
         """The same with so many jobs less after it."""
@@ -146,6 +161,7 @@ class WindowCutter:
 
     Attributes:
         jobs: All jobs but those.
+        begins_recorded: Whether windows begin with what was really running; then no jobs run before them.
 
     Args:
         workload: All jobs.
@@ -153,6 +169,8 @@ class WindowCutter:
         simulation: Settings.
         placement: By which jobs that can never run are found.
     """
+
+    begins_recorded = False
 
     def __init__(
         self, workload: Workload, cluster: Cluster, simulation: SimulationConfig, placement: str

@@ -37,6 +37,7 @@ _SAME = {
     "jobs_per_window": "windows",
     "environment": "environments",
     "kind": "kinds of windows",
+    "start": "starts of windows",
     "metric": "metrics",
 }
 """Of settings that must be equal: what is said to differ."""
@@ -128,6 +129,7 @@ def evaluation_report(comparison: Comparison, directories: Sequence[str]) -> Rep
     count = len(setting.windows)
     on = f"on {cluster.name}, " if cluster else ""
     told = _windows_text(setting.kind, count, setting.jobs_per_window, setting.part)
+    told += " begun as recorded," if setting.start == "recorded" else ""
     schedules = dict(comparison.schedules)
     classes = _classes(comparison)
     losses, losses_text = _losses(comparison, classes, subject, other)
