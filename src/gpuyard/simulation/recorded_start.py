@@ -180,7 +180,7 @@ class _Placer:
             inputs = prepare(_at_once(frame), self.cluster, policy, config)
             starts = zip(range(frame.height), rank.tolist(), map(list, nodes), strict=True)
             given = _core.Beginning(inputs.jobs, frame.height, list(starts))
-            _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, [], given)
+            _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, _core.Past(), given)
         except InputError:
             return False
         return True
