@@ -129,7 +129,7 @@ class _Test:
     def _after(self, before: int) -> int:
         """So many jobs after windows that twice as many make no difference."""
         begin, end = self._cutter.bounds(self._part)
-        most = min(MOST_AFTER * self._jobs, max(end - begin - self._jobs, 0))
+        most = min(MOST_AFTER * self._jobs, max(end - begin - self._jobs, 0) // 2)  # room for windows
         after = min(max(self._jobs // 4, 1), most)
         while after < most:
             longer = min(2 * after, most)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -39,6 +39,8 @@ class _Prepared:
     submit_us: NDArray[np.int64]
     duration_s: NDArray[np.float64]
     beginning: _core.Beginning | None = None
+    known: dict[PolicySpec, tuple[float, ...]] = field(default_factory=dict)
+    """What was found before: races by several metrics, grids and choices ask for the same again."""
 
     @classmethod
     def of(
@@ -59,12 +61,13 @@ class _Prepared:
 
     def run(self, policies: Sequence[PolicySpec]) -> list[tuple[float, ...]]:
         """The metrics of ``FIGURES`` for each policy, by the formulas of docs/contract/metrics.md."""
-        predicts = [self.inputs.settings.predict or policy.predicts for policy in policies]
-        nothing = _core.Past()
-        return [
-            self._run(policy.compile(), self.window.past if looks_back else nothing)
-            for policy, looks_back in zip(policies, predicts, strict=True)
-        ]
+        for policy in policies:
+            if policy not in self.known:
+                predicts = self.inputs.settings.predict or policy.predicts
+                self.known[policy] = self._run(
+                    policy.compile(), self.window.past if predicts else _core.Past()
+                )
+        return [self.known[policy] for policy in policies]
 
     def simulate(self, policy: Policy) -> tuple[float, ...]:
         """The same for one policy of any kind."""
@@ -236,33 +239,21 @@ def race(
     Returns:
         Those of the last round, the best first, with what they reached on every window.
     """
-    nothing = np.empty(0, np.float64)
-    left: list[tuple[PolicySpec, Figures]] = [
-        (policy, dict.fromkeys(FIGURES, nothing)) for policy in policies
-    ]
-    ran: list[int] = []
+    left = list(policies)
+    which: list[int] = []
     count, done = FIRST_ROUND, 0
     while True:
         is_last = count >= len(windows) or len(left) <= FEWEST_KEPT
-        new = [one for one in windows.spread(len(windows) if is_last else count) if one not in ran]
-        found = windows.run([policy for policy, _ in left], new, threads)
-        left = [(policy, _joined(old, more)) for (policy, old), more in zip(left, found, strict=True)]
-        left.sort(key=lambda one: (_mean_log(one[1][metric], metric), one[0].name))
-        ran, done = [*ran, *new], done + len(left)
-        if not is_last:
-            left = _kept(left, metric)
+        which = sorted({*which, *windows.spread(len(windows) if is_last else count)})
+        found = zip(left, windows.run(left, which, threads), strict=True)
+        ranked = sorted(found, key=lambda one: (_mean_log(one[1][metric], metric), one[0].name))
+        done += len(ranked)
+        left = [] if is_last else [policy for policy, _ in _kept(ranked, metric)]
         if progress:
-            progress(done, done if is_last else done + len(left))
+            progress(done, done + len(left))
         if is_last:
-            places = np.argsort(ran)
-            return [
-                (policy, {name: one[places] for name, one in figures.items()}) for policy, figures in left
-            ]
+            return ranked
         count *= GROWTH
-
-
-def _joined(first: Figures, second: Figures) -> Figures:
-    return {name: np.concatenate([first[name], second[name]]) for name in FIGURES}
 
 
 def _kept(ranked: list[tuple[PolicySpec, Figures]], metric: str) -> list[tuple[PolicySpec, Figures]]:
