@@ -19,7 +19,7 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 
 VERBS = {
-    "demo": ("demo:demo", "Compare policies on a small built-in workload, then train one that beats them."),
+    "demo": ("demo:demo", "Compare policies on a small built-in workload, then train one and test it."),
     "simulate": ("simulate:simulate", "Replay a workload under one or more policies and compare them."),
     "evaluate": ("evaluate:evaluate", "Compare policies on held-out jobs, and say how sure the answer is."),
     "report": ("report:report", "Show which policy is best, by how much and how sure, on one HTML page."),

@@ -71,7 +71,7 @@ def demo(
     svg: Annotated[Path | None, Parameter(help="Also save what is shown as an SVG picture.")] = None,
     json: Json = False,
 ) -> int:
-    """Compare policies on a small built-in workload, then train one that beats them.
+    """Compare policies on a small built-in workload, then train one and test it.
 
     Takes a second, and a minute of training.
 
@@ -185,6 +185,12 @@ def _ratio(value: float, other: float) -> str:
     return f"{number(value / other)} times the" if other > 0 else "not the"
 
 
+NO_ADVICE = (
+    "This shows how training goes, on short draws whose run times are known. It recommends nothing: for a "
+    "cluster of yours gpuyard evaluate checks limits on waits in a replay of the whole log."
+)
+
+
 @dataclass(frozen=True)
 class DemoTraining:
     """A trained policy and its test.
@@ -210,7 +216,7 @@ class DemoTraining:
             for one in found_by(self.test)
             if one.kind in ANSWERS or not one.policies or one.policies[0] == LEARNED
         ]
-        for sentence in sentences(self.test, told):
+        for sentence in (*sentences(self.test, told), NO_ADVICE):
             console.print(sentence, end="\n\n")
 
     def document(self) -> dict[str, Any]:

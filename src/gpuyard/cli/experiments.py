@@ -163,7 +163,7 @@ def check(
 ) -> int:
     """Evaluate the shipped models again and compare with the figures on their cards.
 
-    Example: gpuyard experiments check philly-order --traces traces
+    Example: gpuyard experiments check bursty-order
     """
     _open_experiments()
     from experiments.checking import check_models

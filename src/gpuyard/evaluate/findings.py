@@ -123,14 +123,13 @@ def findings(comparison: Comparison) -> list[Finding]:
 
 def who_loses(comparison: Comparison) -> list[Finding]:
     """For each policy that was asked about: which classes of jobs fare worse than under the reference."""
-    if not len(comparison.classes):
-        return []
-    return [
-        Finding(
-            "losers", _pair(comparison, name), {"losers": worst_of_each_class(comparison.who_loses(name))}
-        )
-        for name in judged_policies(comparison)
-    ]
+    found = []
+    for name in judged_policies(comparison):
+        losers = worst_of_each_class(comparison.who_loses(name)) if len(comparison.classes) else []
+        broken = comparison.broken_limits(name)
+        if len(comparison.classes) or broken:
+            found.append(Finding("losers", _pair(comparison, name), {"losers": losers, "broken": broken}))
+    return found
 
 
 def worst_of_each_class(losers: Sequence[Loser]) -> list[Loser]:

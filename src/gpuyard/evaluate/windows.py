@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 
 from gpuyard.cluster.model import Cluster
-from gpuyard.config import GuardConfig, SimulationConfig
+from gpuyard.config import AUTO, GuardConfig, SimulationConfig
 from gpuyard.errors import InputError, setting
 from gpuyard.evaluate.comparison import Comparison
 from gpuyard.evaluate.config import EvaluationConfig
@@ -14,10 +14,11 @@ from gpuyard.evaluate.setting import Setting, fingerprint_of, lower_is_better
 from gpuyard.evaluate.window_source import MOST_JOBS_FOR_SLOWER, WindowSource
 from gpuyard.native.information import informed
 from gpuyard.network.policy import LearnedPolicy
+from gpuyard.policies.base import RECORDED
 from gpuyard.policies.family import SLOWER_BACKFILLS, can_run
 from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec, parse_policy
 from gpuyard.simulation.busy import BusyTest, find_margins
-from gpuyard.simulation.find import current_policy
+from gpuyard.simulation.find import current_policy, find_policy
 from gpuyard.simulation.recorded_start import RecordedCutter
 from gpuyard.simulation.windows import (
     COLD,
@@ -75,7 +76,11 @@ def evaluate_windows(
     begins = config.begins
     cutting = RecordedCutter if begins == "recorded" else WindowCutter
     cutter = cutting(workload, cluster, simulation, placement)
-    current = current_policy(workload, config.current, _runs(cutter.jobs, cluster, simulation, placement))
+    runs = _runs(cutter.jobs, cluster, simulation, placement)
+    current, why = current_policy(workload, config.current, runs), ""
+    if config.current == AUTO and current == RECORDED:
+        why = find_policy(RECORDED).impossible(workload, cluster, simulation) or ""
+        current = current_policy(None, AUTO, runs) if why else current
     size = config.jobs_per_window
     tested = None
     if size is not None and begins != "empty":
@@ -121,7 +126,15 @@ def evaluate_windows(
     source.choosing = lambda: _choosing(cut, config)
     if config.whole and size is not None:
         source.whole = lambda: cutter.cut(config.part, count=1, jobs=None, margins=Margins(margins.before))[0]
-    return source.compare(given, current)
+    found = source.compare(given, current)
+    return found if not why else _standing_in(found, why)
+
+
+def _standing_in(found: Comparison, why: str) -> Comparison:
+    """A comparison whose reference stands for what was recorded, which cannot have been."""
+    note = f"stands for what runs today: {why[:1].lower()}{why[1:].rstrip('.')}"
+    entries = (one.noted(note) if one.name == found.reference else one for one in found.policies)
+    return replace(found, policies=tuple(entries))
 
 
 def _runs(

@@ -403,13 +403,25 @@ class _Words:
         if len(self._setting.windows) < 2:
             return f"{label}: one window does not tell which jobs are worse off than under {other}."
         worst: Sequence[Loser] = found.numbers["losers"]
+        broken = self._broken(found.numbers["broken"])
         if not worst:
-            return f"{label}: no class of jobs is clearly worse off than under {other}."
+            return f"{label}: {broken or f'no class of jobs is clearly worse off than under {other}'}."
         parts = [self._loser(one) for one in worst[:MOST_LOSERS]]
         if len(worst) > MOST_LOSERS:
             parts.append(f"and {len(worst) - MOST_LOSERS} more")
         weak = ", by weak intervals," if self._setting.has_weak_intervals else ""
-        return f"{label}: worse off than under {other}{weak} are {', '.join(parts)}."
+        more = f" {broken[:1].upper()}{broken[1:]}." if broken else ""
+        return f"{label}: worse off than under {other}{weak} are {', '.join(parts)}.{more}"
+
+    def _broken(self, limits: Sequence[BrokenLimit]) -> str:
+        """All limits on waits that would be broken, one entry per class, as far as there is room."""
+        worst = {(one.by, one.name): one for one in reversed(limits)}
+        told = [limit_in_words(one) for one in reversed(worst.values())]
+        if not told:
+            return ""
+        more = len(told) - MOST_LOSERS
+        named = "; ".join([*told[:MOST_LOSERS], *([f"and {more} more"] if more > 0 else [])])
+        return f"in the whole {self._part()}, {named}"
 
     def _loser(self, one: Loser) -> str:
         own, other = (metric_text(one.metric, each) for each in (one.difference.own, one.difference.other))

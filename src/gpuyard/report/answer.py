@@ -1,19 +1,20 @@
 """The answer of an evaluation: about which policy it is, beside which other, and how sure that is."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuyard.evaluate.bootstrap import Difference
-from gpuyard.evaluate.findings import findings, tied_with
-from gpuyard.evaluate.wording import PAGE, one_of, reference_role, sentences
+from gpuyard.evaluate.bootstrap import Difference, Verdict
+from gpuyard.evaluate.findings import advice, findings, tied_with
+from gpuyard.evaluate.wording import PAGE, limit_in_words, one_of, reference_role, sentences
 from gpuyard.metrics.classes import is_far_above
 from gpuyard.policies.base import RECORDED
 from gpuyard.report.losers import far_losers
 from gpuyard.report.model import Answer, Standing, Tile
 from gpuyard.report.words import (
+    ALARMED,
     difference_words,
     interval,
     percent,
@@ -123,7 +124,10 @@ def answer_of_windows(
     sentence = _sentence(comparison, pair, bool(ties))
     ahead, chosen = _ahead(comparison, standings, pair), _otherwise_chosen(comparison)
     sure = " ".join(filter(None, (_sureness(pair), _ties_text(ties), ahead, chosen)))
-    return Answer(sentence, sure, _figures(pair, metric), words)
+    is_asked = comparison.whole is not None and other.name == comparison.reference
+    asked = dict.fromkeys((metric, *ALARMED)) if is_asked else {}
+    wholes = {name: found for name in asked if (found := comparison.in_whole(subject.name, name)) is not None}
+    return Answer(sentence, sure, _figures(pair, metric, wholes), words)
 
 
 def _these(setting: "Setting") -> str:
@@ -158,9 +162,33 @@ def _sentence(comparison: "Comparison", pair: Pair, tied: bool) -> str:
     if pair.weak:
         way = "better" if better else "worse"
         return f"It is unclear whether {name} is {way}: {told}, on too few {pair.these} to tell."
+    price = _price(comparison, pair) if better else ""
     best = "among the best" if tied else "best"
     place = "worse" if not better else best if pair.leads else "better"
-    return f"{name} is {place}: {told}{_price(comparison, pair) if better else ''}."
+    return _advised(comparison, pair, told, price) or f"{name} is {place}: {told}{price}."
+
+
+def _advised(comparison: "Comparison", pair: Pair, told: str, price: str) -> str:
+    """The sentence where the whole part was replayed, too: whether to use the policy comes first."""
+    whole, name = comparison.in_whole(pair.subject.name), pair.subject.label
+    if comparison.whole is None or whole is None or pair.other.name != comparison.reference:
+        return ""
+    match advice(comparison, pair.subject.name):
+        case "recommended":
+            return f"{name} is recommended: {told}{price}."
+        case "limits":
+            limit = limit_in_words(comparison.broken_limits(pair.subject.name)[0])
+            return f"{name} is not recommended: {limit}. But for that: {told}."
+        case "disagrees":
+            windows, replay = percent(pair.change.ratio), percent(whole.ratio)
+            return (
+                f"It is unclear whether {name} is better: windows and the whole part replayed in one go "
+                f"disagree ({windows} and {replay} {metric_label(comparison.setting.metric)})."
+            )
+        case "unknowable":
+            return f"{name} is an upper bound, no recommendation: {told}, knowing what no scheduler knows."
+        case _:
+            return ""
 
 
 def _price(comparison: "Comparison", pair: Pair) -> str:
@@ -256,6 +284,7 @@ def _ahead(comparison: "Comparison", standings: Sequence[Standing], pair: Pair) 
     if pair.weak:
         return f"{first.label}, {found}, has a better mean still; that is just as unclear."
     how = "has the best mean but is tied with it" if change.verdict == "tie" else "is better still"
+    how += " but breaks limits on waits" if comparison.broken_limits(first.name) else ""
     return f"{first.label}, {found}, {how}: {percent(change.ratio)} against {pair.subject.label}."
 
 
@@ -273,7 +302,7 @@ def _otherwise_chosen(comparison: "Comparison") -> str:
     )
 
 
-def _figures(pair: Pair, metric: str) -> list[Tile]:
+def _figures(pair: Pair, metric: str, wholes: Mapping[str, Difference]) -> list[Tile]:
     span, label = interval(pair.change), metric_label(metric)
     sureness = f"95 % interval {span}; " if span else ""
     theirs = metric_text(metric, pair.other.values.get(metric))
@@ -282,5 +311,30 @@ def _figures(pair: Pair, metric: str) -> list[Tile]:
     return [
         Tile("difference", percent(pair.change.ratio), remark, verdict=pair.change.verdict),
         Tile(label, own, f"{theirs} with {pair.other.label}"),
-        *side_figures(pair.subject, pair.other, metric),
+        *_whole_figure(wholes.get(metric), metric, pair.other.label),
+        *(_in_one_go(tile, wholes) for tile in side_figures(pair.subject, pair.other, metric)),
+    ]
+
+
+def _in_one_go(tile: Tile, wholes: Mapping[str, Difference]) -> Tile:
+    """Long waits as the whole part has them: a mean over windows of their longest waits hides them."""
+    metric = next((one for one in ALARMED if metric_label(one) == tile.name), "")
+    if metric not in wholes:
+        return tile
+    whole = wholes[metric]
+    own, theirs = (metric_text(metric, one) for one in (whole.own, whole.other))
+    verdict: Verdict = "worse" if is_far_above(whole.own, whole.other) else "one run"
+    remark = f"in one go, against {theirs}"
+    return replace(tile, value=own, remark=remark, change=percent(whole.ratio), verdict=verdict)
+
+
+def _whole_figure(whole: Difference | None, metric: str, other: str) -> list[Tile]:
+    """The same in a replay of the whole part, where there is one."""
+    if whole is None:
+        return []
+    own, theirs = (metric_text(metric, one) for one in (whole.own, whole.other))
+    return [
+        Tile(
+            "in one go", percent(whole.ratio), f"the whole part replayed: {own} against {theirs} with {other}"
+        )
     ]

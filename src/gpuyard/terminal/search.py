@@ -87,9 +87,9 @@ def search_in_words(summary: Summary, directory: Path) -> list[str]:
         lines.append(f"{unguarded['name']}: not recommended: {_price(unguarded)}. It {gain}.")
     if chosen not in ("current", "heuristic"):
         heuristic = judged["heuristic"]
-        price = f", which is not recommended: {_price(heuristic)}" if heuristic["broken"] else ""
+        price = f" That one is not recommended: {_price(heuristic)}." if heuristic["broken"] else ""
         against = _against(summary, judged[chosen], "heuristic")
-        lines.append(f"Against the best fixed heuristic it {against}{price}.")
+        lines.append(f"It {against}.{price}")
     return [*lines, f"Train a network that starts from it: gpuyard train ppo --init-from {directory}"]
 
 
@@ -107,7 +107,8 @@ def _against(summary: Summary, own: Mapping[str, Any], kind: str) -> str:
         own["validation"][name] / other["validation"][name] - 1
         for name in ("mean_bounded_slowdown", "mean_jct_s")
     )
+    title = "the best fixed heuristic, " if kind == "heuristic" else ""
     return (
         f"has {100 * ratio:+.0f} % mean bounded slowdown and {100 * jct:+.1f} % mean completion time against "
-        f"{other['name']} on validation windows"
+        f"{title}{other['name']}, on validation windows"
     )

@@ -9,6 +9,8 @@ import pytest
 from gpuyard.config import GuardConfig
 from gpuyard.evaluate import Comparison
 from gpuyard.evaluate.findings import Advice, advice, findings
+from gpuyard.evaluate.wording import who_loses_in_words
+from gpuyard.report.pages.evaluation import evaluation_report
 from gpuyard.terminal.evaluation import evaluation_document
 from support.evaluation_cases import comparison_of, whole_of
 
@@ -103,6 +105,25 @@ def test_a_policy_of_which_both_replays_disagree_leads_the_summary() -> None:
     assert [one.policies[0] for one in findings(found)[:2]] == ["odd", "good"]
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("recommended", "new is recommended: 40.0 % lower mean bounded slowdown than now"),
+        ("limits", "new is not recommended: jobs of 5-8 GPUs would wait 138 d 21 h"),
+        ("disagrees", "It is unclear whether new is better: windows and the whole part replayed in one go"),
+        ("unknowable", "new is an upper bound, no recommendation: 40.0 % lower"),
+        ("unchecked", "new is best: 40.0 % lower"),
+        ("worse", "new is worse: 50.0 % higher"),
+    ],
+)
+def test_the_first_sentence_of_the_page_is_the_same_answer(answer: Advice, words: str) -> None:
+    comparison, _ = ANSWERS[answer]
+    told = evaluation_report(comparison, []).answer
+    assert told.sentence.replace("\xa0", " ").startswith(words)
+    whole = [tile.value for tile in told.figures if tile.name == "in one go"]
+    assert len(whole) == (comparison.whole is not None)
+
+
 @pytest.mark.parametrize(("whole", "answer"), [(3.02, "recommended"), (3.04, "disagrees")])
 def test_nearly_nothing_in_the_whole_part_disagrees_with_nobody(whole: float, answer: str) -> None:
     assert advice(compared(0.6, {"mean_bounded_slowdown": whole}), "new") == answer
@@ -161,3 +182,9 @@ def test_the_document_has_the_advice_and_what_it_rests_on() -> None:
     assert new["whole"]["max_wait_s"] == TODAY["max_wait_s"]
     assert (told["rival"], told["setting"]["guards"]) == (None, GUARDS)
     assert told["findings"][0]["numbers"]["broken"][0]["name"] == "5-8"
+
+
+def test_who_loses_names_the_limits_that_would_be_broken() -> None:
+    (line,) = who_loses_in_words(ANSWERS["limits"][0])
+    assert line.startswith("new: in the whole test part, jobs of 5-8 GPUs would wait 138 d 21 h (")
+    assert who_loses_in_words(ANSWERS["recommended"][0]) == []  # of which no classes are known

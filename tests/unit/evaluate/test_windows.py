@@ -478,3 +478,15 @@ def test_the_whole_part_is_replayed_in_one_go_and_windows_are_cut_from_it() -> N
 def test_without_a_whole_replay_there_is_none() -> None:
     found = compare(["sjf+easy"], some_jobs(), CLUSTER, EXACT, current="fifo", whole=False, **SMALL)
     assert (found.whole, found.in_whole("sjf+easy"), found.broken_limits("sjf+easy")) == (None, None, [])
+
+
+@pytest.mark.parametrize(("shift_s", "reference"), [(0.0, "fifo+easy/consolidate"), (None, "recorded")])
+def test_what_cannot_have_been_is_no_reference(shift_s: float | None, reference: str) -> None:
+    frame = some_jobs(load=1.5).frame
+    as_it_was = gy.simulate(some_jobs(load=1.5), CLUSTER, "fifo").schedule.start_us / 1e6
+    starts = pl.Series("recorded_start_s", as_it_was) if shift_s is None else frame["submit_s"] + shift_s
+    jobs = make_workload(frame.with_columns(starts.alias("recorded_start_s")))
+    found = compare("sjf+easy", jobs, CLUSTER, EXACT, **SMALL)
+    assert found.reference == reference
+    noted = "stands for what runs today: " in found.policy(reference).note
+    assert noted == (reference != "recorded")
