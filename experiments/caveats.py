@@ -10,8 +10,6 @@ from gpuyard.units import metric_text
 
 MOST_JCT = 0.02
 """By how much a mean completion time may rise for the sake of another metric."""
-EXAMPLE = "venus-exact"
-"""The experiment that shows what windows from an empty cluster hide."""
 METHOD = "../guide/experiments.md#how-figures-are-measured"
 INTERVALS = "../guide/evaluate.md#intervals"
 
@@ -39,15 +37,13 @@ def _of_the_experiment(account: Account) -> Iterator[str]:
     if account.recipe.changed_after_test:
         yield 'Steps were changed after test figures had been seen. "What did not work" says how.'
     if any(found.test.kind in ("windows", "draws") and found.test.is_cold for _, found in account.known()):
-        example = "" if account.name == EXAMPLE else f" ([example]({EXAMPLE}.md))"
         yield (
             "Every window begins with an empty cluster. In a cluster that never empties, holding GPUs back "
-            f"costs more{example}."
+            "costs more ([what became of such rules](withdrawn.md))."
         )
-    yield (
-        "Intervals show how jobs differ. How training runs differ is in the range over seeds, not in the "
-        f"intervals ([how figures are measured]({METHOD}))."
-    )
+    seeds = any(row.seeds > 1 for _, found in account.known() for row in found.rows)
+    others = " How training runs differ is in the range over seeds, not in the intervals." if seeds else ""
+    yield f"Intervals show how jobs differ ([how figures are measured]({METHOD})).{others}"
 
 
 def _of_a_test(found: Table) -> Iterator[str]:

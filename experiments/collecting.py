@@ -130,7 +130,8 @@ def _table(shown: Shown) -> published.Table:
         chosen = ""
     else:
         by_choice = comparison.chosen_on == "validation"
-        today = "what the log recorded" if reference == RECORDED else "chosen in the recipe"
+        given = "chosen in the recipe" if comparison.whole is None else "taken as what runs today"
+        today = "what the log recorded" if reference == RECORDED else given
         chosen = f"best on {where_chosen(comparison)}" if by_choice else today
     return published.Table(
         evaluations=shown.evaluations,

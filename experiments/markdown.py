@@ -83,6 +83,14 @@ def verdict_text(row: Row) -> str:
     return f"{verdict}; {row.better} of {row.seeds} better"
 
 
+def whole_text(row: Row, metric: str) -> str:
+    """The metric in a replay in one go, and how far it lies from the reference's; ``-`` without one."""
+    if row.whole is None:
+        return "-"
+    text = metric_text(metric, row.whole)
+    return text if row.whole_change is None else f"{text} ({percent(row.whole_change)})"
+
+
 def wait_text(seconds: float | None) -> str:
     """A length of time; ``-`` if it is unknown."""
     return "-" if seconds is None else metric_text("wait_s", seconds)

@@ -36,12 +36,12 @@ OPENING = """
 For everyone who wants to use, or check, a trained policy. These models come with gpuyard. Use one by its
 name, as any policy:
 
-    gpuyard evaluate model:{name} --on jobs.parquet --cluster {cluster}
+    gpuyard evaluate model:{name} --episodes 100
 
-Each model was trained for one cluster, one kind of estimates and one aim. Its figures hold there and
-nowhere else; "Limits" says for what. Test windows begin with an empty cluster: in a cluster that runs
-for months without ever emptying, a model that holds GPUs back costs completion time
-([example](results/venus-steady.md)).
+Each model was trained for one benchmark of the literature: episodes that begin empty, with run times that
+are known exactly. Its figures hold there and nowhere else; "Limits" says for what. No model for a
+cluster's log comes with gpuyard: [those of earlier versions](results/withdrawn.md) starved jobs on a busy
+cluster. `gpuyard train search` finds a rule for yours in minutes.
 
 `gpuyard experiments check --traces TRACES` evaluates all of them again and compares with the figures below.
 [Results](results/index.md) has the experiments that they come from.
@@ -202,8 +202,7 @@ def _repetition(experiment: Experiment, evaluation: str, comparison: Comparison)
 
 def models_page(cards: Sequence[Card]) -> str:
     """All cards, readable."""
-    first = next((card for card in cards if card.repeat.kind == "windows"), cards[0])
-    opening = OPENING.format(cluster=first.trained_on.cluster, name=first.name)
+    opening = OPENING.format(name=cards[0].name)
     size = sum(card.bytes for card in cards) / 1024
     lines = ["# Models", "", *wrapped(opening), *_overview(cards)]
     lines += [f"{plural(len(cards), 'model')}, {size:,.0f} KiB in all.", ""]

@@ -14,6 +14,7 @@ from experiments.markdown import (
     value_text,
     verdict_text,
     wait_text,
+    whole_text,
     wrapped,
 )
 from experiments.published import Row, Table
@@ -53,7 +54,7 @@ def picture_of(name: str) -> str:
 
 
 def _overview(account: Account) -> list[str]:
-    headers = ["test", "metric", "reference", "learned", "difference [95 %]", "verdict"]
+    headers = ["test", "metric", "today", "learned", "difference [95 %]", "in one go", "advice"]
     headers += ["completion time [95 %]"]
     rows = []
     for asked, found in account.known():
@@ -67,13 +68,17 @@ def _overview(account: Account) -> list[str]:
                 "-" if reference is None else _named(reference, found.metric),
                 _named(best, found.metric),
                 apart_text(best.difference),
-                verdict_text(best),
+                whole_text(best, found.metric),
+                cell(best.advice) or verdict_text(best),
                 apart_text(best.jct) or "-",
             ]
         )
     if not rows:
         return wrapped("There are no figures of a learned policy yet.")
-    told = "Differences are relative to the reference. Completion time is its mean, compared in the same way."
+    told = (
+        "Differences are relative to what runs today. In one go: the whole part replayed. Completion time is "
+        "its mean, compared in the same way."
+    )
     if any(found.test.differences == "geometric" for _, found in account.known()):
         told += " They are geometric means of the ratios of windows."
     return [*table(headers, rows), *wrapped(told)]
@@ -122,31 +127,38 @@ def _where(found: Table, *, is_together: bool) -> str:
 
 
 def _rows(found: Table) -> list[str]:
-    beside = {"jct": "completion time [95 %]", "mean_wait_s": "mean wait"}
+    beside = {"whole": "in one go", "jct": "completion time [95 %]", "mean_wait_s": "mean wait"}
     beside |= {"p99_wait_s": "p99 wait", "max_wait_s": "max wait"}
     beside = {
         name: header
         for name, header in beside.items()
         if any(getattr(row, name) is not None for row in found.rows)
     }
-    headers = ["policy", "role", "verdict", metric_label(found.metric), "difference [95 %]", *beside.values()]
+    headers = ["policy", "role", "advice", metric_label(found.metric), "difference [95 %]", *beside.values()]
     rows = [
         [
             code(row.label),
             _role(row),
-            verdict_text(row),
+            cell(row.advice) or verdict_text(row),
             value_text(row, found.metric),
             apart_text(row.difference),
-            *(apart_text(row.jct) if name == "jct" else wait_text(getattr(row, name)) for name in beside),
+            *(_beside(row, name, found.metric) for name in beside),
         ]
         for row in found.rows
     ]
     return table(headers, rows, numbers=2 + len(beside))
 
 
+def _beside(row: Row, name: str, metric: str) -> str:
+    if name == "whole":
+        return whole_text(row, metric)
+    return apart_text(row.jct) if name == "jct" else wait_text(getattr(row, name))
+
+
 def _role(row: Row) -> str:
     kinds = {"learned": "learned", "tuned": "tuned rule", "heuristic": ""}
     parts = ["reference" if row.is_reference else kinds[row.kind]]
+    parts += ["best that preempts"] if row.preempts else []
     parts += [f"{row.seeds} seeds"] if row.seeds > 1 else []
     parts += ["best on earlier windows"] if row.is_best_beforehand else []
     parts += ["best in hindsight"] if row.is_best_in_hindsight else []

@@ -58,6 +58,8 @@ class Row(_Record):
     is_best_in_hindsight: bool = False
     is_best_beforehand: bool = False
     """Whether it is the fixed heuristic that was best on earlier windows, and not the reference."""
+    preempts: bool = False
+    """Whether it is shown as the best heuristic that stops running jobs."""
     seeds: int = 1
     value: float
     """Mean of the metric over windows and seeds."""
@@ -72,6 +74,12 @@ class Row(_Record):
     mean_wait_s: float | None = None
     p99_wait_s: float | None = None
     max_wait_s: float | None = None
+    whole: float | None = None
+    """The metric in a replay of the whole part in one go; None where there is none."""
+    whole_change: float | None = None
+    """How far that lies from the reference's, relative."""
+    advice: str = ""
+    """What to do about it, in words; empty where nothing is advised."""
 
 
 class Conditions(_Record):

@@ -7,11 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from experiments.published import Apart, Differences, Row
+from experiments.published import Apart, Differences, Row, finite
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, Difference, PolicyEntry
 from gpuyard.evaluate.bootstrap import Floats, paired_difference, resampled_interval
+from gpuyard.evaluate.findings import advice
 from gpuyard.evaluate.setting import lower_is_better, offset_of
+from gpuyard.evaluate.wording import limit_in_words
 from gpuyard.runs.directory import BEST
 
 JCT = "mean_jct_s"
@@ -41,6 +43,8 @@ def standing(
     seeds = [comparison.mean(name) for name in policies]
     kind: Literal["tuned", "heuristic"] = "tuned" if first.role == "given" else "heuristic"
     jct = None if setting.metric == JCT else _difference(comparison, entries, JCT, differences)
+    whole = None if several or comparison.whole is None else comparison.whole_rows().get(first.name)
+    in_whole = None if whole is None or difference is None else comparison.in_whole(first.name)
     return Row(
         label=numbered[1] if several and numbered else first.label,
         policies=policies,
@@ -48,6 +52,7 @@ def standing(
         is_reference=comparison.reference in policies,
         is_best_in_hindsight=comparison.hindsight in policies,
         is_best_beforehand=comparison.rival in policies and comparison.reference not in policies,
+        preempts=first.role == "preempting",
         seeds=len(entries),
         value=float(np.mean(seeds)),
         lowest=min(seeds) if several else None,
@@ -58,7 +63,22 @@ def standing(
         mean_wait_s=_mean(comparison, entries, "mean_wait_s"),
         p99_wait_s=_mean(comparison, entries, "p99_wait_s"),
         max_wait_s=_mean(comparison, entries, "max_wait_s"),
+        whole=None if whole is None else whole.get(setting.metric),
+        whole_change=None if in_whole is None else finite(in_whole.ratio),
+        advice=_advice(comparison, first.name) if in_whole is not None else "",
     )
+
+
+def _advice(comparison: Comparison, policy: str) -> str:
+    """What to do about a policy, in few words."""
+    found = advice(comparison, policy)
+    if found == "limits":
+        return f"not recommended: {limit_in_words(comparison.broken_limits(policy)[0])}"
+    return {
+        "disagrees": "unclear: windows and the whole part disagree",
+        "unknowable": "an upper bound",
+        "unchecked": "limits were not checked",
+    }.get(found, found)
 
 
 def resampled_interval_of(comparison: Comparison, policies: Sequence[str]) -> tuple[float, float] | None:

@@ -20,6 +20,7 @@ from gpuyard.policies.base import Policy, as_policy
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.simulation.run import simulate
 from gpuyard.workload import SynthConfig, Workload, make_workload, synthesize
+from support.paths import model_path
 
 JOBS = 150
 SOME = 0.08
@@ -214,7 +215,7 @@ def test_queues_of_ten_thousand_jobs(policy: str) -> None:
 
 
 def test_a_model_with_a_queue_of_ten_thousand_jobs() -> None:
-    policy = LearnedPolicy.open("model:venus-order")
+    policy = LearnedPolicy.open(model_path("venus-order"))
     check_long_queue(policy, policy.model.cluster, long_queue(10_000, 2), 7)
 
 

@@ -18,6 +18,7 @@ if __name__ == "__main__":
 from conformance.policy_cases import LEGAL, legal, mixed_cluster
 from gpuyard import SimulationConfig, parse_cluster, read_workload, simulate, synthesize
 from gpuyard.workload import SynthConfig, Workload
+from support.paths import model_path
 from support.small_environments import KIND_NAMES, as_bytes, rest_of_episode, single
 
 PINNED = Path(__file__).parents[1] / "data" / "pinned" / "hashes.json"
@@ -57,11 +58,12 @@ def schedule_of_heuristic(policy: str) -> str:
 
 
 def schedule_of_model(name: str) -> str:
-    return simulate(busy_jobs(), parse_cluster("16x8"), f"model:{name}", EXACT).schedule.hash()
+    return simulate(busy_jobs(), parse_cluster("16x8"), model_path(name), EXACT).schedule.hash()
 
 
 def schedule_of_oracle(policy: str) -> str:
-    return simulate(read_workload(ORACLE_JOBS), "64x8", policy, EXACT).schedule.hash()
+    name = model_path(policy.removeprefix("model:")) if policy.startswith("model:") else policy
+    return simulate(read_workload(ORACLE_JOBS), "64x8", name, EXACT).schedule.hash()
 
 
 def episode(kind: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from gpuyard import cli
 from gpuyard.learn import run as training
 from gpuyard.learn.process.launch import TrainingFailedError
+from support.paths import model_path
 from support.training_runs import TrainedHere
 
 Run = Callable[..., tuple[int, str, str]]
@@ -109,7 +110,7 @@ def test_wrong_usage_is_refused_with_what_to_do(run: Run, arguments: list[str], 
 
 
 def test_jobs_that_did_not_come_with_a_model_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["train", "evolve", "--init-from", "model:philly-order"]) == 2
+    assert cli.main(["train", "evolve", "--init-from", model_path("philly-order")]) == 2
     assert "trained on jobs that do not come with it; say which with --workload" in capsys.readouterr().err
 
 

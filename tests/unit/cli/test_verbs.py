@@ -58,7 +58,7 @@ def test_lists_name_what_there_is(run: Run) -> None:
     _, out, _ = run("policies", "--json")
     assert {entry["name"] for entry in document(out)["placement"]} == set(registered("placement"))
     _, out, _ = run("policies")
-    assert "model:philly-order" in out
+    assert "model:bursty-order" in out
     for kind in ("order", "backfill", "placement"):
         assert all(name in out for name in registered(kind))
 

@@ -27,7 +27,6 @@ from experiments.together import together
 from gpuyard.errors import InputError
 from gpuyard.evaluate import Comparison, Difference
 from gpuyard.evaluate.bootstrap import paired_difference
-from gpuyard.evaluate.wording import verdict_in_words
 from gpuyard.units import metric_text
 from support.experiment_cases import with_seeds
 
@@ -55,16 +54,26 @@ def test_the_page_has_the_figures_of_the_comparison(finished: Experiment, tmp_pa
     comparison = Comparison.read(finished.here / "test")
     reference = comparison.policy(comparison.reference or "")
     mean = metric_text(comparison.setting.metric, comparison.mean(reference.name))
-    assert re.search(rf"\| `{re.escape(reference.label)}` \| reference[^|]* \| \| {mean} \| \| \|", page)
+    whole = metric_text(
+        comparison.setting.metric, comparison.whole_rows()[reference.name]["mean_bounded_slowdown"]
+    )
+    reference_row = rf"\| `{re.escape(reference.label)}` \| reference[^|]* \| \| {mean} \| \| {whole} \|"
+    assert re.search(reference_row, page)
     rival = comparison.policy(comparison.rival or "")
     assert re.search(rf"\| `{re.escape(rival.label)}` \| best on earlier windows", page)
     assert "Windows begin on a busy cluster." in page
     assert "geometric means of the ratios" in page
     assert "begins with an empty cluster" not in page
     found = comparison.difference("evolve-3")
-    row = re.search(r"\| `evolve-3` \| learned \| (\w+) \| (\S+) \| (\S+) %", page)
+    row = re.search(
+        r"\| `evolve-3` \| learned \| ([^|]+) \| (\S+) \| (\S+) % \[[^|]*\] \| (\S+) \((\S+) %", page
+    )
     assert row is not None
-    assert row[1] == verdict_in_words(found, comparison.setting)
+    in_whole = comparison.in_whole("evolve-3")
+    assert in_whole is not None
+    assert row[1].startswith(("recommended", "not recommended", "unclear", "worse", "no gain"))
+    assert row[4] == metric_text(comparison.setting.metric, in_whole.own)
+    assert row[5].lstrip("+−") == f"{100 * abs(in_whole.ratio):.1f}"
     assert row[2] == metric_text(comparison.setting.metric, comparison.mean("evolve-3"))
     assert row[3].lstrip("+−") == f"{100 * abs(found.ratio):.1f}"
     for text in (
@@ -170,7 +179,7 @@ def test_what_has_not_been_run_is_named(finished: Experiment, tmp_path: Path) ->
     written = publish([finished, elsewhere], tmp_path / "json", tmp_path / "results")
     assert (written.whole, written.missing) == (("tiny",), ("later",))
     assert "Not complete. Still to be run: Windows; Draws." in (tmp_path / "results" / "later.md").read_text()
-    assert "(later.md) | - | not complete |" in (tmp_path / "results" / "index.md").read_text()
+    assert "(later.md) | - | - | not complete |" in (tmp_path / "results" / "index.md").read_text()
 
 
 def test_results_of_other_arguments_are_not_published(finished: Experiment, tmp_path: Path) -> None:

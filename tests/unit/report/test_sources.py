@@ -17,6 +17,7 @@ from gpuyard.report import write_report
 from gpuyard.report.document import page
 from gpuyard.report.sources import read_sources
 from support.evaluation_cases import comparison_of
+from support.paths import model_path
 from support.report_cases import compared, jobs_with_names, simulated
 from support.sample_runs import write_run
 
@@ -54,13 +55,13 @@ def test_the_best_policy_is_that_of_the_lowest_mean_bounded_slowdown(simulation:
 
 
 def test_what_is_to_be_known_of_a_model_on_another_cluster_stands_in_the_report(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    jobs = ["simulate", "demo", "--cluster", "16x8", "--policy", "model:philly-order", "--policy", "fifo"]
+    out, model = tmp_path / "out", model_path("philly-order")
+    jobs = ["simulate", "demo", "--cluster", "16x8", "--policy", model, "--policy", "fifo"]
     assert main([*jobs, "--out", str(out)]) == 0
     report, _ = read_sources([out])
     notes = {one.name: one.note for one in report.standings}
-    assert "20x8" in notes["model:philly-order"]
-    assert [note for name, note in notes.items() if name != "model:philly-order"] == [""]
+    assert "20x8" in notes[model]
+    assert [note for name, note in notes.items() if name != model] == [""]
 
 
 def test_a_comparison_brings_its_intervals_and_verdicts(evaluation: Path) -> None:
