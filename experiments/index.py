@@ -39,9 +39,10 @@ later part. Every page also has the best fixed heuristic, chosen beforehand and 
 run times would be worth.
 """
 LIMITS = """
-- **What is recommended has a name.** The rules above are fixed orders with ageing, so that no job waits
-  without end. No trained model is recommended for a log: [those of earlier versions](withdrawn.md) starve
-  jobs on a busy cluster, or lose to what runs today, and are withdrawn.
+- **One log of four gets a recommendation**: an order with ageing, so that no job waits without end. Elsewhere
+  what gains breaks the limits, gains nothing, or was better only on the past.
+- **No trained model is recommended for a log.** [Those of earlier versions](withdrawn.md) starve jobs on a
+  busy cluster, or lose to what runs today, and are withdrawn.
 - **What it costs.** Long jobs pay for short ones within the limits: the 99th percentile of no class of jobs
   rises by more than a quarter, and the longest wait by no more than half.
 - **Do windows say what a replay says?** [Nearly always](agreement.md).

@@ -241,6 +241,16 @@ class Comparison:
         recorded = self.policy(reference).kind == "recorded"
         return broken_limits(self._waits(name), self._waits(reference), limits, recorded=recorded)
 
+    def preempts(self, policy: str) -> bool:
+        """Whether a policy stops running jobs: limits count waits for the first start, not those after it."""
+        entry = self.policy(policy)
+        if entry.kind != "heuristic":
+            return False
+        try:
+            return parse_policy(entry.name).preempts
+        except InputError:  # a policy of the user's own, of which nothing is known
+            return False
+
     def checks_limits(self, policy: str) -> bool:
         """Whether limits on waits were held against a policy: both it and the reference replayed all jobs."""
         rows, setting = self.whole_rows(), self.setting

@@ -174,7 +174,8 @@ def advice(comparison: Comparison, policy: str) -> Advice:
         return "limits"
     if setting.knows_the_future:
         return "unknowable"
-    return "recommended" if comparison.checks_limits(policy) else "unchecked"
+    checked = comparison.checks_limits(policy) and not comparison.preempts(policy)
+    return "recommended" if checked else "unchecked"
 
 
 def _disagree(windows: Difference, whole: Difference) -> bool:

@@ -283,7 +283,9 @@ class _Words:
 
     def _unchecked(self, found: Finding) -> str:
         why = f"the whole {self._part()} was not replayed"
-        if self._setting.kind == "draws":
+        if self._comparison.preempts(found.policies[0]):
+            why = "it stops running jobs, and limits count waits for the first start alone"
+        elif self._setting.kind == "draws":
             why = "fresh draws have no whole log"
         elif not self._setting.guards:
             why = "none are set"

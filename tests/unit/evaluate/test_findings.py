@@ -184,6 +184,16 @@ def test_the_document_has_the_advice_and_what_it_rests_on() -> None:
     assert told["findings"][0]["numbers"]["broken"][0]["name"] == "5-8"
 
 
+def test_a_policy_that_stops_running_jobs_is_not_recommended_by_waits_for_the_first_start() -> None:
+    values = {"fifo+easy/consolidate": BASE.tolist(), "srtf+greedy/consolidate": (0.6 * BASE).tolist()}
+    rows = {
+        name: {**TODAY, "mean_bounded_slowdown": 3.0 * (0.6 if "srtf" in name else 1.0)} for name in values
+    }
+    found = comparison_of(values, whole=whole_of(rows), guards=GUARDS)
+    assert advice(found, "srtf+greedy/consolidate") == "unchecked"
+    assert "it stops running jobs, and limits count waits for the first start alone" in found.summary()
+
+
 def test_who_loses_names_the_limits_that_would_be_broken() -> None:
     (line,) = who_loses_in_words(ANSWERS["limits"][0])
     assert line.startswith("new: in the whole test part, jobs of 5-8 GPUs would wait 138 d 21 h (")
