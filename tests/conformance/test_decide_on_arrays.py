@@ -14,7 +14,6 @@ from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.native import make_snapshot, snapshot_arrays
 from gpuyard.native.inputs import prepare
-from gpuyard.network.model_file import shipped_models
 from gpuyard.network.policy import LearnedPolicy
 from gpuyard.policies.base import Policy, as_policy
 from gpuyard.policies.grammar import parse_policy
@@ -157,19 +156,13 @@ def test_an_order_written_in_python_decides_on_arrays(monkeypatch: pytest.Monkey
 # --- Models
 
 
-def models() -> list[str]:
-    """Those that are shipped and decide on snapshots: they select jobs in instant mode."""
-    found = []
-    for name in shipped_models():
-        model = LearnedPolicy.open(f"model:{name}").model
-        if model.kind == "select-job" and model.environment.step_mode == "instant":
-            found.append(name)
-    return found
+MODELS = ("lublin-order", "philly-order", "ricc-order", "venus-long-order", "venus-order")
+"""They decide on snapshots: they select jobs in instant mode."""
 
 
-@pytest.mark.parametrize("name", models())
+@pytest.mark.parametrize("name", MODELS)
 def test_every_model_decides_on_arrays_as_it_is_replayed(name: str) -> None:
-    policy = LearnedPolicy.open(f"model:{name}")
+    policy = LearnedPolicy.open(model_path(name))
     cluster = policy.model.cluster
     jobs = synthesize(
         SynthConfig(
@@ -178,10 +171,6 @@ def test_every_model_decides_on_arrays_as_it_is_replayed(name: str) -> None:
     )
     config = SimulationConfig(estimates="exact")
     assert check(policy, jobs, cluster, config, 0.1) > 3
-
-
-def test_some_models_decide_on_snapshots() -> None:
-    assert len(models()) > 8
 
 
 # --- Long queues

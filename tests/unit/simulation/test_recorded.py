@@ -219,7 +219,7 @@ def test_a_row_that_cannot_be_is_marked_in_windows_too():
     starts[45] = starts[46]
     log = log_of(gpus=[8] * 60, duration_s=[9.0] * 60, recorded_start_s=starts)
     few = {"windows": 3, "jobs_per_window": 10, "part": "all"}
-    entry = compare(["fifo"], log, "1x8", **few).policies[0]
+    entry = compare(["fifo"], log, "1x8", **few, current="recorded").policies[0]
     assert (entry.name, entry.label) == ("recorded", "recorded (impossible)")
     assert "16 of 8 GPUs in use" in entry.note
     assert compare(["fifo"], log, "2x8", **few).policies[0].label == "recorded"
