@@ -97,18 +97,47 @@ class SimulationConfig(BaseModel):
     """Weights of groups in ``group-fair-share``; 1 where not given."""
     age_weight: Weight = 1000.0
     """Weight of a job's age in ``multifactor``."""
+    fair_share_weight: Weight = 1000.0
+    """Weight of the fair-share factor of its user in its group in ``multifactor``."""
     size_weight: Weight = 100.0
     """Weight of a job's share of the cluster in ``multifactor``: large jobs first."""
-    fair_share_weight: Weight = 1000.0
-    """Weight of its user's fair-share factor in ``multifactor``."""
+    partition_weight: Weight = 0.0
+    """Weight of its partition's factor in ``multifactor``."""
+    qos_weight: Weight = 0.0
+    """Weight of its QOS's priority in ``multifactor``."""
+    gpu_weight: Weight = 0.0
+    """Weight of its share of the partition's GPUs in ``multifactor``."""
+    cpu_weight: Weight = 0.0
+    """Weight of its share of the partition's CPUs in ``multifactor``."""
+    memory_weight: Weight = 0.0
+    """Weight of its share of the partition's memory in ``multifactor``."""
     priority_weight: Weight = 1000.0
     """Weight of its priority in ``multifactor``."""
     max_age_s: PositiveSeconds = 7 * 24 * 3600.0
     """Wait at which age counts in full in ``multifactor``, s."""
+    favor_small: bool = False
+    """Small jobs first in the size factor of ``multifactor``."""
+    fair_share: Literal["tree", "classic"] = "tree"
+    """How ``multifactor`` compares usage with shares: Slurm's fair tree, or its older formula."""
+    priority_calc_s: PositiveSeconds = 300.0
+    """``multifactor`` is calculated anew at every multiple of this, s."""
     group_quotas: Annotated[Mapping[str, Annotated[int, Field(ge=0)]], BeforeValidator(numbers_by_name)] = {}
     """GPUs of each group, such as vision:64,speech:32; the other groups share the rest."""
     quota_borrowing: bool = True
     """Let groups use what others leave idle."""
+
+    bf_interval_s: PositiveSeconds = 30.0
+    """``slurm`` backfills at multiples of this, s."""
+    bf_max_job_test: Annotated[Whole, Field(ge=0, lt=2**31)] = 500
+    """Jobs that a backfill pass of ``slurm`` looks at; 0: all."""
+    bf_max_job_part: Annotated[Whole, Field(ge=0, lt=2**31)] = 0
+    """Of these, of one partition at most; 0: all."""
+    bf_max_job_user: Annotated[Whole, Field(ge=0, lt=2**31)] = 0
+    """Of these, of one user at most; 0: all."""
+    bf_window_s: Seconds = 24 * 3600.0
+    """How far ahead ``slurm`` plans, s."""
+    bf_resolution_s: PositiveSeconds = 60.0
+    """``slurm`` rounds the times of its plan down to multiples of this, s."""
 
     reschedule_s: PositiveSeconds = 60.0
     """Policies that preempt also decide at every multiple of this, s."""

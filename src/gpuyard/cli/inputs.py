@@ -32,7 +32,8 @@ FLAGS = {
     **{
         f"{name}_s": name.replace("_", "-")
         for name in (
-            *("usage_half_life", "max_age", "reschedule", "min_run", "checkpoint", "restore", "starvation"),
+            *("usage_half_life", "max_age", "priority_calc", "bf_interval", "bf_window", "bf_resolution"),
+            *("reschedule", "min_run", "checkpoint", "restore", "starvation"),
             *("node_mtbf", "node_mttr", "checkpoint_every", "sleep_after", "wake", "duration"),
         )
     },

@@ -24,7 +24,7 @@ class RareGroup(Group):
         return HELP.shows_all
 
 
-RARE = {name: RareGroup(name) for name in ("Fairness", "Preemption", "Failures", "Power")}
+RARE = {name: RareGroup(name) for name in ("Fairness", "Slurm", "Preemption", "Failures", "Power")}
 
 
 def settings(
@@ -111,6 +111,7 @@ Simulation = Annotated[
         "Simulation",
         parts={
             "usage_half_life_s": "Fairness",
+            "bf_interval_s": "Slurm",
             "reschedule_s": "Preemption",
             "node_mtbf_s": "Failures",
             "sleep_after_s": "Power",

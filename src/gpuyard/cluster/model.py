@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gpuyard.cluster.hostlists import expanded_nodes
 from gpuyard.config import refusal
 from gpuyard.errors import InputError
 from gpuyard.files import read_toml, toml_text
@@ -91,6 +92,8 @@ KNOWN_GPU_TYPES = {"gpu": GpuType(name="gpu"), "cpu": GpuType(name="cpu")} | {
 class NodeGroup(_Frozen):
     """A number of like nodes."""
 
+    names: str | None = None
+    """Names of the nodes, such as ``gn[001-128,130]``: as many as ``count``, which may be left out then."""
     count: Annotated[int, Field(ge=1, le=MAX_NODES)] = 1
     gpus: Annotated[int, Field(ge=0, le=1_000_000)]
     """GPUs of one node; 0 for a node with CPUs only."""
@@ -115,11 +118,65 @@ class NodeGroup(_Frozen):
             return {**values, "type": "cpu" if values.get("gpus") == 0 else "gpu"}
         return values
 
+    @model_validator(mode="before")
+    @classmethod
+    def _count_names(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or not isinstance(values.get("names"), str):
+            return values
+        names = expanded_nodes(values["names"])
+        if not names:
+            raise ValueError(f"cannot read the names {values['names']!r}; expected such as gn[001-128,130]")
+        if values.get("count", len(names)) != len(names):
+            raise ValueError(f"count = {values['count']}, but names stands for {len(names)} nodes")
+        return {**values, "count": len(names)}
+
     @model_validator(mode="after")
     def _check_usable(self) -> Self:
         if self.gpus == 0 and self.cpus is None:
             raise ValueError("a node with gpus = 0 must state its cpus")
         return self
+
+
+class Partition(_Frozen):
+    """Nodes that jobs ask for by one name. Partitions may overlap (docs/contract/slurm.md, section 1)."""
+
+    name: Name
+    nodes: Annotated[str, Field(min_length=1)] = "all"
+    """Names such as ``gn[001-064,070]``, numbers of nodes such as ``0-63,69``, or ``all``."""
+    default: bool = False
+    """Jobs that name no partition use this one."""
+    priority_tier: Annotated[int, Field(ge=0, le=65535)] = 1
+    """Jobs of a higher tier come first, whatever the policy."""
+    priority_job_factor: Annotated[int, Field(ge=0, le=65535)] = 1
+    """For the partition's part of ``multifactor``, relative to the largest of all partitions."""
+    max_time_s: Annotated[float, Field(gt=0)] | None = None
+    """Longest run time that a job may request."""
+    max_nodes: Annotated[int, Field(ge=1)] | None = None
+    """Most nodes of one job."""
+    max_gpus_per_job: Annotated[int, Field(ge=0)] | None = None
+    max_gpus_per_user: Annotated[int, Field(ge=0)] | None = None
+    """Most GPUs of all running jobs of one user."""
+    max_jobs_per_user: Annotated[int, Field(ge=1)] | None = None
+    """Most running jobs of one user."""
+
+
+class Qos(_Frozen):
+    """A quality of service that jobs name (docs/contract/slurm.md, section 2)."""
+
+    name: Name
+    priority: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+    """For the QOS's part of ``multifactor``, relative to the largest of all."""
+    max_time_s: Annotated[float, Field(gt=0)] | None = None
+    """Longest run time that a job may request."""
+    max_gpus_per_job: Annotated[int, Field(ge=0)] | None = None
+    max_gpus_per_user: Annotated[int, Field(ge=0)] | None = None
+    """Most GPUs of all running jobs of one user."""
+    max_jobs_per_user: Annotated[int, Field(ge=1)] | None = None
+    """Most running jobs of one user."""
+    max_gpus_per_group: Annotated[int, Field(ge=0)] | None = None
+    """Most GPUs of all running jobs of one group."""
+    max_gpus: Annotated[int, Field(ge=0)] | None = None
+    """Most GPUs of all running jobs of this QOS."""
 
 
 class Cluster(_Frozen):
@@ -131,6 +188,9 @@ class Cluster(_Frozen):
     name: Name = "cluster"
     gpu_types: tuple[GpuType, ...] = ()
     nodes: Annotated[tuple[NodeGroup, ...], Field(min_length=1)]
+    partitions: tuple[Partition, ...] = ()
+    """Without any, all jobs may use all nodes."""
+    qos: tuple[Qos, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -161,7 +221,26 @@ class Cluster(_Frozen):
             raise ValueError(f"{self.node_count:,} nodes are more than the {MAX_NODES:,} that are supported")
         if self.total_gpus > MAX_GPUS:
             raise ValueError(f"{self.total_gpus:,} GPUs are more than the {MAX_GPUS:,} that are supported")
+        self._check_partitions()
         return self
+
+    def _check_partitions(self) -> None:
+        for what, entries in (("partition", self.partitions), ("QOS", self.qos)):
+            names = [entry.name for entry in entries]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise ValueError(f"{what} {twice!r} is stated twice")
+        names = [name for name in self.node_names if name]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"node {twice!r} is named twice")
+        defaults = [partition.name for partition in self.partitions if partition.default]
+        if len(defaults) > 1:
+            raise ValueError(f"partitions {defaults[0]!r} and {defaults[1]!r} are both the default; expected one")
+        if self.partitions and self.owners:
+            raise ValueError(f"partitions and nodes owned by {self.owners[0]!r}: use one or the other")
+        for partition in self.partitions:
+            self.partition_nodes(partition)
 
     @property
     def total_gpus(self) -> int:
@@ -182,6 +261,35 @@ class Cluster(_Frozen):
     def racks(self) -> tuple[str, ...]:
         """Names of racks, in order of first appearance; ``node_columns`` counts in these."""
         return tuple(dict.fromkeys(group.rack for group in self.nodes if group.rack is not None))
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """Names of all nodes in order of their numbers; empty for those that have none."""
+        named = (expanded_nodes(group.names) if group.names else [""] * group.count for group in self.nodes)
+        return tuple(name for names in named for name in names or ())
+
+    def partition_nodes(self, partition: Partition) -> NDArray[np.int32]:
+        """Numbers of a partition's nodes, ascending.
+
+        Raises:
+            ValueError: for nodes that the cluster does not have.
+        """
+        if partition.nodes.strip().lower() == "all":
+            return np.arange(self.node_count, dtype=np.int32)
+        known = {name: number for number, name in enumerate(self.node_names) if name}
+        listed = _listed_numbers(partition.nodes) if not known else expanded_nodes(partition.nodes)
+        if not listed:
+            raise ValueError(
+                f"partition {partition.name!r}: cannot read the nodes {partition.nodes!r}; expected names such as "
+                "gn[001-064], numbers such as 0-63, or all"
+            )
+        numbers: set[int] = set()
+        for node in listed:
+            number = known.get(node, -1) if isinstance(node, str) else node
+            if not 0 <= number < self.node_count:
+                raise ValueError(f"partition {partition.name!r} has node {node}, but the cluster has none such")
+            numbers.add(number)
+        return np.array(sorted(numbers), dtype=np.int32)
 
     def node_columns(self) -> dict[str, NDArray[Any]]:
         """Columns with one entry a node: ``type, gpus, cpus, memory_mib, owner, rack``.
@@ -226,8 +334,11 @@ class Cluster(_Frozen):
 
     def to_toml(self) -> str:
         """As the text of a TOML file that ``from_toml`` reads back to an equal cluster."""
-        types, nodes = ([entry.model_dump() for entry in table] for table in (self.gpu_types, self.nodes))
-        return toml_text({"name": self.name, **({"gpu_types": types} if types else {}), "nodes": nodes})
+        tables = {name: getattr(self, name) for name in ("gpu_types", "nodes", "partitions", "qos")}
+        return toml_text(
+            {"name": self.name}
+            | {name: [entry.model_dump() for entry in table] for name, table in tables.items() if table}
+        )
 
 
 def parse_cluster(text: str) -> Cluster:
@@ -299,12 +410,23 @@ def _field(entry: Any, name: str) -> Any:
     return entry.get(name) if isinstance(entry, Mapping) else getattr(entry, name, None)
 
 
+def _listed_numbers(text: str) -> list[int] | None:
+    """Numbers of nodes such as ``0-63,69``; None if that cannot be read."""
+    numbers = expanded_nodes(f"[{text.replace(' ', '')}]")
+    return None if numbers is None else [int(number) for number in numbers]
+
+
 def _node_type(entry: Any) -> Any:
     return _field(entry, "type") or ("cpu" if _field(entry, "gpus") == 0 else "gpu")
 
 
 def _known_keys(place: tuple[int | str, ...]) -> Mapping[str, Any]:
-    models: dict[Any, type[BaseModel]] = {"gpu_types": GpuType, "nodes": NodeGroup}
+    models: dict[Any, type[BaseModel]] = {
+        "gpu_types": GpuType,
+        "nodes": NodeGroup,
+        "partitions": Partition,
+        "qos": Qos,
+    }
     return models.get(place[0], Cluster).model_fields if place else Cluster.model_fields
 
 

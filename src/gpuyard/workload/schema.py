@@ -126,6 +126,13 @@ COLUMNS: tuple[Column, ...] = (
     _label("qos", "the log's quality of service"),
     _label("account", "the log's account or project"),
     _label("name", "the log's name of the job"),
+    Column(
+        "after",
+        pl.String(),
+        "ids (source_id) of jobs that have to end before it may start; empty = none",
+        "ids separated by '|', such as 1017|1018",
+        sparse=True,
+    ),
     _count("row", "original row in the trace, from 0; absent = position", pl.Int64(), 0, 2**63 - 1),
 )
 
