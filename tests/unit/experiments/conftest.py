@@ -15,5 +15,5 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Experiment]:
     files = sorted(experiment.here.rglob("*"))
     yield experiment
     assert sorted(experiment.here.rglob("*")) == files, (
-        "a test wrote into the experiment that all tests share"
+        "a test wrote into what all tests share"
     )
