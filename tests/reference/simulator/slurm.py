@@ -165,6 +165,6 @@ def reservation(state: State, nodes: frozenset[int], t: int, d: float) -> Reserv
     def floor(us: int) -> int:
         return (epoch_us + us) // step_us * step_us - epoch_us
 
-    begin_us = max(floor(t), floor(state.now_us))
+    begin_us = floor(t)
     end_us = math.inf if d == math.inf else max(floor(t + int(d)), begin_us + step_us)
     return Reservation(nodes, begin_us, end_us)
