@@ -270,7 +270,7 @@ void Placer::order_nodes(const ClusterState& state, const Demand& demand, std::i
     nodes_.clear();
     for (std::size_t i = 0; i < spec.node_count(); ++i) {
         const auto node = static_cast<std::int32_t>(i);
-        if (!demand.allows[as_index(spec.pool[i])] || (demand.kind == DemandKind::whole && state.empty(node) == 0))
+        if (!spec.may_use(demand, node) || (demand.kind == DemandKind::whole && state.empty(node) == 0))
             continue;
         if (!state.available(node)) continue;
         std::uint64_t key = 0;

@@ -26,7 +26,11 @@ void NodePlan::begin(const Clock& clock) {
 }
 
 bool NodePlan::all_reserved(Time until_us) {
-    while (!open_.empty() && first_begin_us_[as_index(open_.back())] <= until_us) open_.pop_back();
+    const auto reserved = [&](std::int32_t node) {
+        const Time first = first_begin_us_[as_index(node)];
+        return first != kEndless && first <= until_us;
+    };
+    while (!open_.empty() && reserved(open_.back())) open_.pop_back();
     return open_.empty();
 }
 
@@ -121,21 +125,39 @@ bool NodePlan::place_at(Time time, std::int32_t demand, std::int64_t row, Time r
     return placer_.place(masked.state, needs, row, out);
 }
 
+// The first candidate in [from, until) at which the job can begin.
+Time NodePlan::find_later(Known& known, Time from_us, Time until_us, std::int32_t demand, std::int64_t row, Time run_us,
+                          Allocation& out) {
+    for (auto time = std::lower_bound(times_.begin(), times_.end(), from_us);
+         time != times_.end() && *time < until_us && *time <= clock_.latest_us; ++time) {
+        known.first_us = std::min(known.first_us, *time);
+        if (place_at(*time, demand, row, run_us, out)) return *time;
+    }
+    return kEndless;
+}
+
 Time NodePlan::find(std::int32_t demand, std::int64_t row, Time run_us, Allocation& out) {
     Known& known = known_[as_index(demand)];
     if (known.pass != pass_)
-        known = {.pass = pass_, .run_us = kEndless, .begin_us = clock_.now_us, .room_us = clock_.now_us};
-    Time from = known.room_us;
-    // Reservations and starts only ever take room away.
-    if (placer_.needs_only_room() && run_us >= known.run_us) from = std::max(from, known.begin_us);
+        known = {.pass = pass_,
+                 .run_us = kEndless,
+                 .begin_us = clock_.now_us,
+                 .room_us = clock_.now_us,
+                 .first_us = kEndless};
+    const bool repeats = placer_.needs_only_room() && run_us >= known.run_us;
     Time found = kEndless;
-    if (from <= clock_.now_us && place_at(clock_.now_us, demand, row, run_us, out)) {
+    if (std::max(known.room_us, repeats ? known.begin_us : 0) <= clock_.now_us &&
+        place_at(clock_.now_us, demand, row, run_us, out)) {
         found = clock_.now_us;
     } else {
         prepare_later();
-        for (auto time = std::lower_bound(times_.begin(), times_.end(), from);
-             time != times_.end() && *time <= clock_.latest_us && found == kEndless; ++time)
-            if (place_at(*time, demand, row, run_us, out)) found = *time;
+        // Reservations and starts only ever take room away, but they make new times to try. Before the first that was
+        // tried there may be more room than now: jobs whose expected end is past are gone after now.
+        const Time known_us = repeats ? known.begin_us : clock_.now_us;
+        if (repeats)
+            found = find_later(known, known.room_us, std::min(known.first_us, known_us), demand, row, run_us, out);
+        if (found == kEndless)
+            found = find_later(known, std::max(known.room_us, known_us), kEndless, demand, row, run_us, out);
     }
     known.run_us = run_us;
     known.begin_us = found;

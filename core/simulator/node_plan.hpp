@@ -61,7 +61,8 @@ private:
         std::uint64_t pass = 0;
         Time run_us = 0;
         Time begin_us = 0;
-        Time room_us = 0;  // before that there is no room even without reservations
+        Time room_us = 0;   // before that there is no room even without reservations
+        Time first_us = 0;  // the first time after now that was tried
     };
 
     template <class Entry>
@@ -78,6 +79,8 @@ private:
         std::vector<std::uint8_t> closed;  // by reservation
     };
     void close_reserved(Masked& masked, Time from_us, Time to_us);
+    Time find_later(Known& known, Time from_us, Time until_us, std::int32_t demand, std::int64_t row, Time run_us,
+                    Allocation& out);
     bool place_at(Time time, std::int32_t demand, std::int64_t row, Time run_us, Allocation& out);
     void add_time(Time time);
 

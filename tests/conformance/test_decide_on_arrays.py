@@ -49,7 +49,7 @@ class OnArrays:
         self, policy: Policy, workload: Workload, cluster: Cluster, config: SimulationConfig, share: float
     ) -> None:
         self.policy, self.cluster, self.config, self.share = policy, cluster, config, share
-        self.preempts = policy.preempts
+        self.preempts, self.backfills = policy.preempts, policy.backfills
         self.names = {name: sorted(set(workload.frame[name])) for name in ("user", "group")}
         self.random = random.Random(policy.name)
         self.compared = 0

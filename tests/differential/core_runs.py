@@ -147,7 +147,7 @@ class StepByStep:
     """The same native policy, asked for one decision at a time on a snapshot."""
 
     def __init__(self, policy: PolicySpec) -> None:
-        self.preempts = policy.preempts
+        self.preempts, self.backfills = policy.preempts, policy.backfills
         self.policy = policy.compile()
 
     def decide(self, snapshot: _core.Snapshot) -> _core.Decision:

@@ -13,7 +13,6 @@ from gpuyard.cluster.model import Cluster, Partition, Qos
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.policies.base import Policy
-from gpuyard.policies.heuristics import Order
 from gpuyard.workload import Workload
 from gpuyard.workload.core_columns import fewest_nodes, partition_numbers
 from gpuyard.workload.identity import name_of
@@ -60,14 +59,9 @@ def add_slurm_settings(
     slurm.max_jobs_of_user = config.bf_max_job_user
     slurm.window_us = round(config.bf_window_s * 1e6)
     slurm.resolution_us = max(1, round(config.bf_resolution_s * 1e6))
-    rules = None if policy is None else policy.rules
-    if rules is None or rules.backfill != "slurm":
-        return
-    slurm.interval_us = max(1, round(config.bf_interval_s * 1e6))
-    order = rules.order_rule
-    slurm.goes_by_calc = isinstance(order, Order) and order.changes_by_period
-    fixed = isinstance(order, Order) and order.fixed_while_waiting
-    slurm.always_changed = rules.max_wait_s is not None or not (fixed or slurm.goes_by_calc)
+    backfills = None if policy is None else policy.backfills
+    slurm.interval_us = max(1, round(config.bf_interval_s * 1e6)) if backfills else 0
+    slurm.goes_by_calc, slurm.always_changed = backfills == "if-calculated", backfills == "always"
 
 
 def add_associations(

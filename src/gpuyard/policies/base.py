@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from gpuyard import _core
@@ -18,11 +18,18 @@ RECORDED = "recorded"
 """The policy that replays what a log says really happened."""
 
 
+Backfills = Literal["if-changed", "if-calculated", "always"]
+"""When backfill passes as Slurm makes them are due, of the multiples of ``bf_interval_s`` at which jobs wait:
+if something happened since the last, if priorities were calculated anew too, or at all of them
+(docs/contract/slurm.md, section 5)."""
+
+
 class Decider(Protocol):
     """All that a policy must be: anything with ``decide(snapshot) -> Decision``.
 
-    If it has a true attribute ``preempts``, it is also asked at every multiple of ``reschedule_s``. What it
-    counts in an attribute ``counters`` is reported with the results.
+    If it has a true attribute ``preempts``, it is also asked at every multiple of ``reschedule_s``; if it has
+    an attribute ``backfills`` (see ``Backfills``), at multiples of ``bf_interval_s``. What it counts in an
+    attribute ``counters`` is reported with the results.
     """
 
     def decide(self, snapshot: "_core.Snapshot") -> "_core.Decision":
@@ -53,6 +60,11 @@ class Policy(ABC):
     def preempts(self) -> bool:
         """Whether it may stop running jobs."""
         return False
+
+    @property
+    def backfills(self) -> Backfills | None:
+        """When it makes backfill passes as Slurm does; None if it does not."""
+        return None
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -112,6 +124,12 @@ class OwnPolicy(Policy):
     def preempts(self) -> bool:
         """Whether the object says so."""
         return bool(getattr(self._decider, "preempts", False))
+
+    @property
+    def backfills(self) -> Backfills | None:
+        """When it makes backfill passes, as it states."""
+        stated: Backfills | None = getattr(self._decider, "backfills", None)
+        return stated
 
     @property
     def counters(self) -> Mapping[str, int]:

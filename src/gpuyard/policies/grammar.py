@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import gpuyard.policies.heuristics  # noqa: F401  (registers the native rules)
 from gpuyard.errors import InputError
-from gpuyard.policies.base import Policy
-from gpuyard.policies.heuristics import Heuristic
+from gpuyard.policies.base import Backfills, Policy
+from gpuyard.policies.heuristics import Heuristic, Order
 from gpuyard.registry import registered, suggest
 
 if TYPE_CHECKING:
@@ -99,6 +99,18 @@ class PolicySpec(Policy):
     def preempts(self) -> bool:
         """Whether it may stop running jobs."""
         return bool(getattr(self.order_rule, "preempts", False))
+
+    @property
+    def backfills(self) -> Backfills | None:
+        """When it makes backfill passes as Slurm does; None if it does not."""
+        if self.backfill != "slurm":
+            return None
+        order = self.order_rule
+        if not isinstance(order, Order) or self.max_wait_s is not None:
+            return "always"
+        if order.changes_by_period:
+            return "if-calculated"
+        return "if-changed" if order.fixed_while_waiting else "always"
 
     @property
     def predicts(self) -> bool:
