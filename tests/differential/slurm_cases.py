@@ -39,6 +39,7 @@ class SlurmBuilder(Builder):
         self.partitions: tuple[Partition, ...] = ()
         self.qos: tuple[Qos, ...] = ()
         self.asks, self.dependence = 0.0, 0.0  # parts of the jobs
+        self.squeeze = 1  # the submit times
         self.set(estimates=self.rng.choice((*ALL_ESTIMATES, "exact", "requested", "requested")))
         if self.settings.estimates == "history":
             self.remember()
@@ -46,6 +47,11 @@ class SlurmBuilder(Builder):
             self.asks = self.rng.choice((0.2, 0.5))
 
     # --- features
+
+    def fail_sometimes(self, probability: float) -> None:
+        """Before anything else that draws times: it may change their unit."""
+        if self.sometimes(probability):
+            self.fail()
 
     def divide(self) -> None:
         """Partitions of the nodes; some nodes may be in none."""
@@ -137,7 +143,7 @@ class SlurmBuilder(Builder):
         self.mix = replace(
             self.mix, durations=rng.choice(((1, 1, 2, 3, 10, 30), (1, 2, 20), (1, 2, 3, 4, 5, 6)))
         )
-        self.fewest_jobs = 15
+        self.fewest_jobs, self.squeeze = 15, rng.choice((1, 2, 5, 20))
         self.set(estimates=rng.choice(("exact", "requested", "requested", "noisy", "history")))
 
     def weigh(self) -> None:
@@ -162,7 +168,8 @@ class SlurmBuilder(Builder):
         rows = rng.sample(range(10 * count), count) if mix.rows else [None] * count
         jobs = [self.job(position, row) for position, row in enumerate(rows)]
         jobs = with_submits(rng, jobs, self.nodes, mix)
-        jobs = [replace(job, submit_s=round(job.submit_s * 1e6) * self.stretch / 1e6) for job in jobs]
+        submits_us = [round(job.submit_s * 1e6) * self.stretch // self.squeeze for job in jobs]
+        jobs = [replace(job, submit_s=us / 1e6) for job, us in zip(jobs, submits_us, strict=True)]
         jobs = with_dependencies(rng, jobs, self.dependence)
         return Case(
             self.nodes,
@@ -229,14 +236,13 @@ def depending(make_case: Callable[[int], Case]) -> Callable[[int], Case]:
 def random_slurm(seed: int) -> Case:
     """The rule `slurm` on clusters without partitions, some with owned nodes."""
     builder = SlurmBuilder("slurm", seed, ONE_POOL_PLACEMENTS, owned=0.25)
+    builder.fail_sometimes(0.2)
     builder.backfill_as_slurm()
     builder.weigh()
     if builder.sometimes(0.4):
         builder.describe_qos()
     if builder.sometimes(0.3):
         builder.depend()
-    if builder.sometimes(0.2):
-        builder.fail()
     return builder.case()
 
 
@@ -244,6 +250,7 @@ def random_backfill(seed: int) -> Case:
     """The rule `slurm` where there is much to backfill."""
     builder = SlurmBuilder("backfill", seed, ONE_POOL_PLACEMENTS)
     builder.crowd()
+    builder.fail_sometimes(0.1)
     if builder.sometimes(0.5):
         builder.divide()
     builder.backfill_as_slurm()
@@ -252,14 +259,13 @@ def random_backfill(seed: int) -> Case:
         builder.set(bf_interval_s=builder.time_s(1, 1, 2), bf_resolution_s=builder.time_s(0.001, 0.5, 1))
     if builder.sometimes(0.2):
         builder.describe_qos()
-    if builder.sometimes(0.1):
-        builder.fail()
     return builder.case()
 
 
 def random_partitions(seed: int) -> Case:
     """Partitions with and without limits, under all backfill rules that they go with."""
     builder = SlurmBuilder("partitions", seed, ONE_POOL_PLACEMENTS)
+    builder.fail_sometimes(0.15)
     builder.fewest_jobs = min(20, 4 + 3 * len(builder.nodes))
     builder.divide()
     if builder.sometimes(0.5):
@@ -270,8 +276,6 @@ def random_partitions(seed: int) -> Case:
         builder.backfill_as_slurm()
     elif builder.sometimes(0.2):
         builder.express()
-    if builder.sometimes(0.15):
-        builder.fail()
     return builder.case()
 
 
@@ -283,7 +287,8 @@ def random_limits(seed: int) -> Case:
     kind = builder.rng.choice(("plain", "plain", "sleep", "cap", "quotas"))
     if kind == "sleep":
         builder.sleep()
-    elif kind == "cap":
+    builder.fail_sometimes(0.15)
+    if kind == "cap":
         builder.cap()
     elif kind == "quotas" and all(node.owner is None for node in builder.nodes):
         builder.limit_groups()
@@ -291,8 +296,6 @@ def random_limits(seed: int) -> Case:
         builder.express()
     if builder.sometimes(0.3):
         builder.depend()
-    if builder.sometimes(0.15):
-        builder.fail()
     return builder.case()
 
 
@@ -318,6 +321,7 @@ def random_slurm_cluster(seed: int) -> Case:
     """All at once: what a real cluster of Slurm has."""
     builder = SlurmBuilder("slurm cluster", seed, ONE_POOL_PLACEMENTS)
     builder.order_by("multifactor", "multifactor", "multifactor", *CALM_ORDERS)
+    builder.fail_sometimes(0.3)
     builder.weigh()
     builder.divide()
     builder.describe_qos()
@@ -327,8 +331,6 @@ def random_slurm_cluster(seed: int) -> Case:
         builder.depend()
     if builder.sometimes(0.8):
         builder.backfill_as_slurm()
-    if builder.sometimes(0.3):
-        builder.fail()
     return builder.case()
 
 
