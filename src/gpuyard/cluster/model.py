@@ -236,7 +236,9 @@ class Cluster(_Frozen):
             raise ValueError(f"node {twice!r} is named twice")
         defaults = [partition.name for partition in self.partitions if partition.default]
         if len(defaults) > 1:
-            raise ValueError(f"partitions {defaults[0]!r} and {defaults[1]!r} are both the default; expected one")
+            raise ValueError(
+                f"partitions {defaults[0]!r} and {defaults[1]!r} are both the default; expected one"
+            )
         if self.partitions and self.owners:
             raise ValueError(f"partitions and nodes owned by {self.owners[0]!r}: use one or the other")
         for partition in self.partitions:
@@ -280,14 +282,16 @@ class Cluster(_Frozen):
         listed = _listed_numbers(partition.nodes) if not known else expanded_nodes(partition.nodes)
         if not listed:
             raise ValueError(
-                f"partition {partition.name!r}: cannot read the nodes {partition.nodes!r}; expected names such as "
-                "gn[001-064], numbers such as 0-63, or all"
+                f"partition {partition.name!r}: cannot read the nodes {partition.nodes!r}; expected names "
+                "such as gn[001-064], numbers such as 0-63, or all"
             )
         numbers: set[int] = set()
         for node in listed:
             number = known.get(node, -1) if isinstance(node, str) else node
             if not 0 <= number < self.node_count:
-                raise ValueError(f"partition {partition.name!r} has node {node}, but the cluster has none such")
+                raise ValueError(
+                    f"partition {partition.name!r} has node {node}, but the cluster has none such"
+                )
             numbers.add(number)
         return np.array(sorted(numbers), dtype=np.int32)
 

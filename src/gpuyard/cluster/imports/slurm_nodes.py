@@ -1,135 +1,75 @@
-"""Clusters from Slurm's own lists of nodes: scontrol show node, sinfo -N, and both as JSON."""
+"""Slurm's own lists of nodes: scontrol show node, sinfo -N, and both as JSON; scontrol show partition."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
-from gpuyard.cluster.model import KNOWN_GPU_TYPES, Cluster, GpuType
+from gpuyard.cluster.hostlists import expanded_nodes
+from gpuyard.cluster.imports.listed import ListedNode, ListedPartition
+from gpuyard.cluster.imports.slurm_units import gpus_of, limit, slurm_seconds, whole, yes
 from gpuyard.errors import InputError
-from gpuyard.files import parse_json
-from gpuyard.units import plural
 
-COMMANDS = "scontrol show node (also -o or --json), or sinfo -N -o '%N %G %c %m %T'"
-
-SLICE = r"(?:^|[^0-9A-Za-z])\d{1,2}g\.\d{1,3}gb"
-"""How types of GPUs name the slice (MIG) of a GPU that they are: ``a100_3g.20gb``, ``1g.5gb``."""
+COMMANDS = "scontrol show node (also -o or --json), or sinfo -N -o '%N %G %c %m %T %P'"
 
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w*)=(\S*)")
-_GPUS = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?::([^,:()=]+))?[:=](\d{1,6})(?=[,(]|$)")
-_AWAY = re.compile(r"DOWN|DRAIN|FAIL|FUTURE|MAINT|NOT_RESPONDING", re.IGNORECASE)
 _HEADINGS = {"NODELIST": "name", "HOSTNAMES": "name", "GRES": "gres", "CPUS": "cpus", "MEMORY": "memory",
-             "STATE": "state"}  # fmt: skip
+             "STATE": "state", "PARTITION": "partition"}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ListedNode:
-    """A node as Slurm lists it.
-
-    Attributes:
-        name: Of the node.
-        gres: Generic resources, such as ``gpu:a100:8(S:0-1)``.
-        cpus: CPUs.
-        memory_mib: Memory.
-        state: Such as IDLE or DOWN+DRAIN.
-    """
-
-    name: str
-    gres: str
-    cpus: int
-    memory_mib: int
-    state: str
+def is_node_list(text: str) -> bool:
+    """Whether a text is one of Slurm's lists of nodes."""
+    if text.startswith("NodeName="):
+        return "CPUTot=" in text or "State=" in text
+    headings = set(_headings(text.split("\n", 1)[0]))
+    return "name" in headings and bool({"gres", "cpus"} & headings)
 
 
-def slurm_cluster(text: str, name: str, source: str) -> tuple[Cluster, tuple[str, ...]]:
-    """The cluster of a list of nodes, and what to know about it.
-
-    Args:
-        text: What one of ``COMMANDS`` printed.
-        name: Of the cluster.
-        source: The file, for errors.
+def listed_nodes(text: str, source: str) -> list[ListedNode]:
+    """The nodes of scontrol show node or sinfo -N, each once.
 
     Raises:
-        InputError: if the text is none of these lists, or a node in it cannot be.
+        InputError: for a line with too many or too few columns.
     """
-    nodes = {node.name: node for node in _listed(text, source)}
-    if not nodes:
-        raise InputError(f"{source}: lists no node; expected output of {COMMANDS}")
-    notes: dict[str, list[str]] = {}
-    groups: Counter[tuple[str, int, int | None, int | None]] = Counter()
-    for node in nodes.values():
-        kind = _kind(node, notes)
-        if kind is not None:
-            groups[kind] += 1
-    if not groups:
-        raise InputError(f"{source}: none of its {len(nodes)} nodes states GPUs or CPUs; list %G and %c")
-    types = {kind for kind, *_ in groups}
-    cluster = Cluster(
-        name=name[:200] or "cluster",
-        gpu_types=tuple(_gpu_type(kind) for kind in sorted(types)),
-        nodes=tuple(
-            {"count": count, "type": kind, "gpus": gpus, "cpus": cpus, "memory_mib": memory}  # type: ignore[misc]
-            for (kind, gpus, cpus, memory), count in groups.items()
-        ),
-    )
-    said = [f"{plural(cluster.node_count, 'node')}, {plural(cluster.total_gpus, 'GPU')}"]
-    return cluster, tuple(said + [f"{what}: {_some(names)}" for what, names in notes.items()])
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
-
-
-def _gpu_type(name: str) -> GpuType:
-    known = KNOWN_GPU_TYPES.get(name.lower())
-    return GpuType(name=name) if known is None else known.model_copy(update={"name": name})
-
-
-def _kind(node: ListedNode, notes: dict[str, list[str]]) -> tuple[str, int, int | None, int | None] | None:
-    """What makes nodes alike; None for a node that has nothing to run jobs on."""
-    found = [(kind or "gpu", int(count)) for kind, count in _GPUS.findall(node.gres)]
-    gpus = sum(count for _, count in found)
-    cpus, memory = node.cpus or None, node.memory_mib or None
-    if not gpus and cpus is None:
-        notes.setdefault("left out, without GPUs and CPUs", []).append(node.name)
-        return None
-    if len({kind for kind, _ in found}) > 1:
-        notes.setdefault("GPUs of several types, taken as the most common one", []).append(node.name)
-    if re.search(SLICE, node.gres):
-        notes.setdefault("slices of GPUs (MIG) count as whole GPUs", []).append(node.name)
-    if _AWAY.search(node.state):
-        notes.setdefault("down or drained now, and counted", []).append(node.name)
-    kind = max(found, key=lambda entry: entry[1])[0] if gpus else "cpu"
-    return re.sub(r"[\s|,:@]", "-", kind), gpus, cpus, memory
-
-
-def _listed(text: str, source: str) -> Iterable[ListedNode]:
-    text = text.removeprefix("\ufeff").strip()
-    if text.startswith("{"):
-        return _from_json(text, source)
     if text.startswith("NodeName="):
-        return [_from_pairs(block) for block in re.split(r"\n\s*(?=NodeName=)", text)]
+        return _once(_from_pairs(block) for block in re.split(r"\n\s*(?=NodeName=)", text))
     lines = text.splitlines()
-    headings = [_HEADINGS.get(word, "") for word in lines[0].upper().split()] if lines else []
-    if "name" in headings and {"gres", "cpus"} & set(headings):
-        return [_from_columns(headings, line, f"{source}, line {n}") for n, line in enumerate(lines[1:], 2)]
-    raise InputError(f"{source}, line 1: is no list of Slurm's nodes; expected output of {COMMANDS}")
+    headings = _headings(lines[0])
+    rows = [(number, line) for number, line in enumerate(lines[1:], 2) if line.strip()]
+    return _once(_from_columns(headings, line, f"{source}, line {number}") for number, line in rows)
+
+
+def json_nodes(nodes: Iterable[Any]) -> list[ListedNode]:
+    """The nodes of scontrol show nodes --json, or sinfo --json up to Slurm 22.05."""
+    return _once(_from_record(node) for node in nodes if isinstance(node, dict))
+
+
+def _headings(line: str) -> list[str]:
+    return [_HEADINGS.get(word, "") for word in line.upper().split()]
+
+
+def _once(nodes: Iterable[ListedNode]) -> list[ListedNode]:
+    """Each node once, in all partitions that its lines name."""
+    found: dict[str, ListedNode] = {}
+    for node in nodes:
+        before = found.get(node.name)
+        both = node.partitions if before is None else (*before.partitions, *node.partitions)
+        found[node.name] = replace(node, partitions=tuple(dict.fromkeys(both)))
+    return list(found.values())
 
 
 def _from_pairs(block: str) -> ListedNode:
-    """``NodeName=gn1 CPUTot=16 RealMemory=64000 Gres=gpu:a100:8(S:0-1) State=IDLE ...``."""
+    """``NodeName=gn1 CPUTot=16 RealMemory=64000 Gres=gpu:a100:8(S:0-1) State=IDLE Partitions=a,b ...``."""
     pairs = dict(_PAIR.findall(block))
-    gres = "" if pairs.get("Gres") in (None, "(null)") else pairs["Gres"]
-    if not _GPUS.search(gres):
-        gres = pairs.get("CfgTRES", "")  # gres/gpu=8, where Gres is hidden
+    # CfgTRES has gres/gpu=8 where Gres is hidden.
     return ListedNode(
         pairs.get("NodeName", ""),
-        gres,
+        gpus_of(pairs.get("Gres", "")) or gpus_of(pairs.get("CfgTRES", "")),
         _count(pairs.get("CPUTot")),
         _count(pairs.get("RealMemory")),
         pairs.get("State", ""),
+        _names(pairs.get("Partitions", "")),
     )
 
 
@@ -138,40 +78,34 @@ def _from_columns(headings: list[str], line: str, where: str) -> ListedNode:
     if len(words) != len(headings):
         raise InputError(
             f"{where}: has {len(words)} columns, expected {len(headings)} as in line 1; print fields without "
-            "widths: sinfo -N -o '%N %G %c %m %T'"
+            "widths: sinfo -N -o '%N %G %c %m %T %P'"
         )
     row = dict(zip(headings, words, strict=True))
-    gres = "" if row.get("gres") == "(null)" else row.get("gres", "")
     return ListedNode(
-        row["name"], gres, _count(row.get("cpus")), _count(row.get("memory")), row.get("state", "")
+        row["name"],
+        gpus_of(row.get("gres", "")),
+        _count(row.get("cpus")),
+        _count(row.get("memory")),
+        row.get("state", ""),
+        _names(row.get("partition", "")),
     )
-
-
-def _from_json(text: str, source: str) -> Iterable[ListedNode]:
-    try:
-        document = parse_json(text)
-    except ValueError as error:
-        raise InputError(f"{source}: cannot be read as JSON ({error}); fetch it again") from None
-    nodes = document.get("nodes") if isinstance(document, dict) else None
-    if isinstance(nodes, list):
-        return [_from_record(node) for node in nodes if isinstance(node, dict)]
-    if isinstance(document, dict) and "sinfo" in document:
-        raise InputError(
-            f"{source}: groups nodes (sinfo --json of Slurm 23.02 and later); run scontrol show nodes --json"
-        )
-    raise InputError(f"{source}: has no list of nodes; expected output of {COMMANDS}")
 
 
 def _from_record(node: Mapping[str, Any]) -> ListedNode:
-    state = node.get("state")
+    state, partitions = node.get("state"), node.get("partitions") or []
     words = state if isinstance(state, list) else [state, *(node.get("state_flags") or [])]
     return ListedNode(
         str(node.get("name", "")),
-        str(node.get("gres") or ""),
+        gpus_of(str(node.get("gres") or "")),
         _count(node.get("cpus")),
         _count(node.get("real_memory")),
         "+".join(str(word) for word in words),
+        tuple(map(str, partitions)) if isinstance(partitions, list) else _names(str(partitions)),
     )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name and name != "(null)")
 
 
 def _count(value: object) -> int:
@@ -180,3 +114,64 @@ def _count(value: object) -> int:
         value = value.get("number")
     found = re.match(r"\d{1,12}", str(value))
     return int(found[0]) if found else 0
+
+
+# --- scontrol show partition ---
+
+
+def shown_partitions(text: str, source: str, nodes: Iterable[str]) -> list[ListedPartition]:
+    """The partitions of scontrol show partition (also -o).
+
+    Raises:
+        InputError: for a value that cannot be read, or nodes that there are none of.
+    """
+    known = set(nodes)
+    starts = [found.start() for found in re.finditer(r"^\s*PartitionName=", text, re.MULTILINE)]
+    blocks = [text[begin:end].strip() for begin, end in pairwise([*starts, len(text)])]
+    lines = [text.count("\n", 0, text.index("PartitionName=", start)) + 1 for start in starts]
+    return [
+        _partition(dict(_PAIR.findall(block)), f"{source}, line {line}", known)
+        for block, line in zip(blocks, lines, strict=True)
+    ]
+
+
+def _partition(pairs: Mapping[str, str], where: str, known: set[str]) -> ListedPartition:
+    name = pairs["PartitionName"]
+    listed = "" if pairs.get("Nodes", "(null)") == "(null)" else pairs["Nodes"]
+    nodes = expanded_nodes(listed)
+    if nodes is None:
+        raise InputError(f"{where}: partition {name}: cannot read the nodes {listed!r}")
+    missing = next((node for node in nodes if node not in known), None)
+    if missing is not None:
+        raise InputError(f"{where}: partition {name} has node {missing}, which the list of nodes has not")
+    try:
+        fields = partition_fields({key.lower(): value for key, value in pairs.items()})
+    except ValueError as error:
+        raise InputError(f"{where}: partition {name}: {error}") from None
+    qos = pairs.get("QoS", "N/A")
+    return ListedPartition(name, tuple(nodes), fields, "" if qos == "N/A" else qos)
+
+
+def partition_fields(values: Mapping[str, str]) -> dict[str, Any]:
+    """Fields of ``Partition`` from keys that slurm.conf and scontrol share, in lower case.
+
+    Raises:
+        ValueError: naming the key whose value cannot be read.
+    """
+    old = values.get("priority", "")  # before Slurm 16.05 one number was both
+    readers: dict[str, tuple[str, Any, str]] = {
+        "default": ("default", yes, ""),
+        "prioritytier": ("priority_tier", whole, old),
+        "priorityjobfactor": ("priority_job_factor", whole, old),
+        "maxtime": ("max_time_s", slurm_seconds, ""),
+        "maxnodes": ("max_nodes", limit, ""),
+    }
+    fields: dict[str, Any] = {}
+    for key, (field, read, otherwise) in readers.items():
+        text = values.get(key, otherwise)
+        if text:
+            try:
+                fields[field] = read(text)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from None
+    return {field: value for field, value in fields.items() if value not in (None, False)}

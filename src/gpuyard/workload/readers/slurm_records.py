@@ -7,7 +7,7 @@ from typing import Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from gpuyard.cluster.slurm_nodes import SLICE
+from gpuyard.cluster.imports.listed import SLICE
 from gpuyard.errors import InputError, setting
 from gpuyard.units import plural
 from gpuyard.workload.importing import ImportLog
