@@ -44,6 +44,8 @@ struct Demand {
     std::int64_t memory_mib = 0;
     std::int32_t nodes = 0;  // that it asks for; 0: as few as the placement rule takes
     std::int32_t queue = 0;
+    std::int32_t partition = -1;  // -1: of a cluster without any
+    std::int32_t tier = 0;        // of its partition; higher goes first
     DemandKind kind = DemandKind::whole;
     bool limited = false;                     // needs CPUs or memory
     double size_gpus = 0.0;                   // n of docs/contract/simulator.md
@@ -78,6 +80,10 @@ struct JobTable {
     std::vector<std::int32_t> user;    // optional, default 0
     std::vector<std::int32_t> group;   // optional, default 0
     std::vector<std::int64_t> row;     // optional, default position
+    std::vector<std::int32_t> qos;          // optional, default -1: none
+    std::vector<std::int32_t> association;  // optional, default 0: its user in its group
+    std::vector<std::int64_t> after_offset;  // optional; job i comes after `after` of [offset[i], offset[i + 1])
+    std::vector<JobId> after;
     std::vector<Demand> demands;
     std::int32_t users = 1;
     std::int32_t groups = 1;
@@ -89,6 +95,8 @@ struct JobTable {
     Time deadline_of(std::size_t i) const { return deadline_us.empty() ? kEndless : deadline_us[i]; }
     std::int32_t user_of(std::size_t i) const { return user.empty() ? 0 : user[i]; }
     std::int32_t group_of(std::size_t i) const { return group.empty() ? 0 : group[i]; }
+    std::int32_t qos_of(std::size_t i) const { return qos.empty() ? -1 : qos[i]; }
+    std::int32_t association_of(std::size_t i) const { return association.empty() ? 0 : association[i]; }
     std::int64_t row_of(std::size_t i) const { return row.empty() ? static_cast<std::int64_t>(i) : row[i]; }
     const Demand& demand_of(std::size_t i) const { return demands[as_index(demand[i])]; }
 };

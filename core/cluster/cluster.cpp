@@ -26,8 +26,11 @@ void lay_out_buckets(ClusterSpec& spec) {
 }  // namespace
 
 ClusterSpec::ClusterSpec(const NodeColumns& nodes, std::span<const double> type_speed, bool track,
-                         const PowerColumns& power)
+                         const PowerColumns& power, std::vector<Partition> given_partitions)
     : size(nodes.gpus.begin(), nodes.gpus.end()),
+      pool(nodes.gpus.size(), -1),
+      position(nodes.gpus.size(), -1),
+      partitions(std::move(given_partitions)),
       cpus(nodes.cpus.begin(), nodes.cpus.end()),
       memory_mib(nodes.memory_mib.begin(), nodes.memory_mib.end()),
       track_gpus(track) {
@@ -35,35 +38,97 @@ ClusterSpec::ClusterSpec(const NodeColumns& nodes, std::span<const double> type_
     if (nodes.type.size() != count || cpus.size() != count || memory_mib.size() != count || nodes.owner.size() != count)
         throw std::invalid_argument("node columns differ in length");
     for (std::size_t node = 0; node < count; ++node) {
-        if (size[node] < 0 || as_index(nodes.type[node]) >= type_speed.size() || nodes.owner[node] < -1)
-            throw std::invalid_argument("node " + std::to_string(node) +
-                                        " has a negative size, an unknown type or a bad owner");
-        if (track_gpus && size[node] > 64)
-            throw std::invalid_argument("shared GPUs (gpu_milli below 1000) need nodes of at most 64 GPUs; node " +
-                                        std::to_string(node) + " has " + std::to_string(size[node]));
-        const std::int32_t queue = nodes.owner[node] + 1;
-        queues = std::max(queues, queue + 1);
-        auto found = std::find_if(pools.begin(), pools.end(), [&](const Pool& p) {
-            return p.type == nodes.type[node] && p.queue == queue && p.size == size[node];
-        });
-        if (found == pools.end()) {
-            Pool fresh;
-            fresh.type = nodes.type[node];
-            fresh.queue = queue;
-            fresh.size = size[node];
-            fresh.speed = type_speed[as_index(fresh.type)];
-            found = pools.insert(pools.end(), fresh);
-        }
-        pool.push_back(static_cast<std::int32_t>(found - pools.begin()));
-        position.push_back(static_cast<std::int32_t>(found->nodes.size()));
-        found->nodes.push_back(static_cast<std::int32_t>(node));
+        check_node(nodes, node, type_speed.size());
         first_gpu.push_back(total_gpus);
         total_gpus += as_index(size[node]);
         if (cpus[node] != kUnlimited) given_cpus += cpus[node];
         if (memory_mib[node] != kUnlimited) given_memory_mib += memory_mib[node];
     }
+    if (!partitions.empty()) {
+        more_pools.resize(count);
+        number_queues();
+        for (std::size_t i = 0; i < partitions.size(); ++i)
+            for (const std::int32_t node : partitions[i].nodes)
+                add_to_pool(nodes, type_speed, node, partitions[i].queue, static_cast<std::int32_t>(i));
+    }
+    const std::int32_t outside = queues;  // of nodes outside of all partitions: no job is in it
+    for (std::size_t node = 0; node < count; ++node)
+        if (pool[node] < 0)
+            add_to_pool(nodes, type_speed, static_cast<std::int32_t>(node),
+                        partitions.empty() ? nodes.owner[node] + 1 : outside, -1);
     lay_out_buckets(*this);
     if (!power.node_idle_w.empty()) add_power(nodes, power);
+}
+
+void ClusterSpec::check_node(const NodeColumns& nodes, std::size_t node, std::size_t types) const {
+    if (size[node] < 0 || as_index(nodes.type[node]) >= types || nodes.owner[node] < -1)
+        throw std::invalid_argument("node " + std::to_string(node) +
+                                    " has a negative size, an unknown type or a bad owner");
+    if (track_gpus && size[node] > 64)
+        throw std::invalid_argument("shared GPUs (gpu_milli below 1000) need nodes of at most 64 GPUs; node " +
+                                    std::to_string(node) + " has " + std::to_string(size[node]));
+    if (!partitions.empty() && nodes.owner[node] >= 0)
+        throw std::invalid_argument("a cluster has partitions or owned nodes, not both");
+}
+
+// Partitions that share a node, directly or through others, have one queue.
+void ClusterSpec::number_queues() {
+    constexpr std::int32_t none = -1;
+    std::vector<std::int32_t> queue_of_node(size.size(), none);
+    std::vector<std::int32_t> merged;  // by queue: into which other one, itself if none
+    const auto root = [&](std::int32_t queue) {
+        while (merged[as_index(queue)] != queue) queue = merged[as_index(queue)];
+        return queue;
+    };
+    for (Partition& partition : partitions) {
+        partition.queue = static_cast<std::int32_t>(merged.size());
+        merged.push_back(partition.queue);
+        for (const std::int32_t node : partition.nodes) {
+            if (node < 0 || as_index(node) >= size.size())
+                throw std::invalid_argument("a partition has node " + std::to_string(node) + ", which is not there");
+            std::int32_t& queue = queue_of_node[as_index(node)];
+            if (queue == none) queue = partition.queue;
+            const std::int32_t a = root(queue), b = root(partition.queue);
+            merged[as_index(std::max(a, b))] = std::min(a, b);
+            partition.gpus += size[as_index(node)];
+            if (cpus[as_index(node)] != kUnlimited) partition.given_cpus += cpus[as_index(node)];
+            if (memory_mib[as_index(node)] != kUnlimited) partition.given_memory_mib += memory_mib[as_index(node)];
+        }
+    }
+    std::vector<std::int32_t> numbers(merged.size(), none);
+    queues = 0;
+    for (Partition& partition : partitions) {
+        std::int32_t& number = numbers[as_index(root(partition.queue))];
+        if (number == none) number = queues++;
+        partition.queue = number;
+    }
+}
+
+void ClusterSpec::add_to_pool(const NodeColumns& nodes, std::span<const double> type_speed, std::int32_t node,
+                              std::int32_t queue, std::int32_t partition) {
+    const std::size_t i = as_index(node);
+    queues = std::max(queues, queue + 1);
+    auto found = std::find_if(pools.begin(), pools.end(), [&](const Pool& p) {
+        return p.type == nodes.type[i] && p.queue == queue && p.partition == partition && p.size == size[i];
+    });
+    if (found == pools.end()) {
+        Pool fresh;
+        fresh.type = nodes.type[i];
+        fresh.queue = queue;
+        fresh.partition = partition;
+        fresh.size = size[i];
+        fresh.speed = type_speed[as_index(fresh.type)];
+        found = pools.insert(pools.end(), fresh);
+    }
+    const Membership in{static_cast<std::int32_t>(found - pools.begin()),
+                        static_cast<std::int32_t>(found->nodes.size())};
+    found->nodes.push_back(node);
+    if (pool[i] >= 0) {
+        more_pools[i].push_back(in);
+        return;
+    }
+    pool[i] = in.pool;
+    position[i] = in.position;
 }
 
 void ClusterSpec::add_power(const NodeColumns& nodes, const PowerColumns& power) {
@@ -85,14 +150,16 @@ void ClusterSpec::add_power(const NodeColumns& nodes, const PowerColumns& power)
 
 Demand ClusterSpec::make_demand(std::int32_t gpus, std::int32_t gpu_milli, std::int64_t job_cpus,
                                 std::int64_t job_memory, std::int32_t queue, std::span<const std::int32_t> types,
-                                std::int32_t nodes) const {
+                                std::int32_t nodes, std::int32_t partition) const {
     Demand demand;
     demand.gpus = gpus;
     demand.gpu_milli = gpu_milli;
     demand.cpus = job_cpus;
     demand.memory_mib = job_memory;
     demand.nodes = nodes;
-    demand.queue = queue;
+    demand.partition = partition;
+    demand.queue = partition < 0 ? queue : partitions[as_index(partition)].queue;
+    demand.tier = partition < 0 ? 0 : partitions[as_index(partition)].tier;
     demand.limited = job_cpus > 0 || job_memory > 0;
     demand.kind = gpus == 0 ? DemandKind::cpu_only : gpu_milli < 1000 ? DemandKind::shared : DemandKind::whole;
     demand.size_gpus = static_cast<double>(demand.total_milli()) / 1000.0;
@@ -100,7 +167,7 @@ Demand ClusterSpec::make_demand(std::int32_t gpus, std::int32_t gpu_milli, std::
     for (std::size_t id = 0; id < pools.size(); ++id) {
         const Pool& p = pools[id];
         const bool type_ok = types.empty() || std::find(types.begin(), types.end(), p.type) != types.end();
-        if (p.queue != queue || !type_ok || (gpus > 0 && p.size == 0)) continue;
+        if (p.queue != demand.queue || p.partition != partition || !type_ok || (gpus > 0 && p.size == 0)) continue;
         PoolOption option{static_cast<std::int32_t>(id), 0, 0, 1};
         if (gpus > 0) {
             option.full_nodes = gpus / p.size;
@@ -213,38 +280,41 @@ void ClusterState::bring_online(std::int32_t node) {
 
 // Puts what the node has free into the counts that placement goes by, or takes it out.
 void ClusterState::show(std::int32_t node, bool in_buckets) {
-    const std::int32_t pool_id = spec_->pool[as_index(node)];
-    const Pool& pool = spec_->pools[as_index(pool_id)];
+    spec_->visit_pools(node, [&](ClusterSpec::Membership in) { show_in_pool(in, node, in_buckets); });
+}
+
+void ClusterState::show_in_pool(ClusterSpec::Membership in, std::int32_t node, bool in_buckets) {
+    const Pool& pool = spec_->pools[as_index(in.pool)];
     const std::int32_t empty = empty_[as_index(node)];
     const std::int32_t sign = in_buckets ? 1 : -1;
     std::uint64_t* bucket = words_.data() + pool.first_word + as_index(empty) * pool.shape.words();
-    const std::size_t at = as_index(spec_->position[as_index(node)]);
+    const std::size_t at = as_index(in.position);
     if (in_buckets)
         pool.shape.insert(bucket, at);
     else
         pool.shape.erase(bucket, at);
     bucket_count_[pool.first_bucket + as_index(empty)] += sign;
-    pool_empty_[as_index(pool_id)] += sign * empty;
-    pool_free_milli_[as_index(pool_id)] += sign * free_milli(node);
+    pool_empty_[as_index(in.pool)] += sign * empty;
+    pool_free_milli_[as_index(in.pool)] += sign * free_milli(node);
 }
 
-void ClusterState::set_empty(std::int32_t node, std::int32_t empty) {
-    const std::int32_t pool_id = spec_->pool[as_index(node)];
-    const Pool& pool = spec_->pools[as_index(pool_id)];
-    const std::int32_t before = empty_[as_index(node)];
-    if (spec_->has_watts) busy_mw_ += (before - empty) * spec_->gpu_extra_mw[as_index(node)];
-    if (!available(node)) {
-        empty_[as_index(node)] = empty;
-        return;
-    }
-    const std::size_t at = as_index(spec_->position[as_index(node)]);
+void ClusterState::move_in_pool(ClusterSpec::Membership in, std::int32_t before, std::int32_t empty) {
+    const Pool& pool = spec_->pools[as_index(in.pool)];
+    const std::size_t at = as_index(in.position);
     const std::size_t words = pool.shape.words();
     pool.shape.erase(words_.data() + pool.first_word + as_index(before) * words, at);
     pool.shape.insert(words_.data() + pool.first_word + as_index(empty) * words, at);
     --bucket_count_[pool.first_bucket + as_index(before)];
     ++bucket_count_[pool.first_bucket + as_index(empty)];
-    pool_empty_[as_index(pool_id)] += empty - before;
+    pool_empty_[as_index(in.pool)] += empty - before;
+}
+
+void ClusterState::set_empty(std::int32_t node, std::int32_t empty) {
+    const std::int32_t before = empty_[as_index(node)];
+    if (spec_->has_watts) busy_mw_ += (before - empty) * spec_->gpu_extra_mw[as_index(node)];
     empty_[as_index(node)] = empty;
+    if (available(node))
+        spec_->visit_pools(node, [&](ClusterSpec::Membership in) { move_in_pool(in, before, empty); });
 }
 
 void ClusterState::change_gpus(const Demand& demand, const Part& part, std::int32_t sign) {
@@ -263,21 +333,23 @@ void ClusterState::change_gpus(const Demand& demand, const Part& part, std::int3
 void ClusterState::change(const Demand& demand, std::span<const Part> parts, std::int32_t sign) {
     for (const Part& part : parts) {
         const std::size_t node = as_index(part.node);
-        const std::size_t pool = as_index(spec_->pool[node]);
+        std::int64_t shown_milli = 0;
         if (part.gpus > 0) {
             if (spec_->track_gpus)
                 change_gpus(demand, part, sign);
             else
                 set_empty(part.node, empty_[node] + sign * part.gpus);
-            if (available(part.node))
-                pool_free_milli_[pool] += static_cast<std::int64_t>(sign) * part.gpus * demand.gpu_milli;
+            if (available(part.node)) shown_milli = static_cast<std::int64_t>(sign) * part.gpus * demand.gpu_milli;
         }
         if (demand.limited) {
             const std::int32_t share = part.gpus > 0 ? part.gpus : 1;
             free_cpus_[node] += sign * demand.cpus_for(share);
             free_memory_[node] += sign * demand.memory_for(share);
         }
-        pool_running_[pool] -= sign;
+        spec_->visit_pools(part.node, [&](ClusterSpec::Membership in) {
+            pool_free_milli_[as_index(in.pool)] += shown_milli;
+            pool_running_[as_index(in.pool)] -= sign;
+        });
     }
 }
 

@@ -13,10 +13,12 @@
 
 namespace gpuyard {
 
-// Nodes of one GPU type, owner and size: the unit in which gangs are placed.
+// Nodes of one GPU type, owner or partition, and size: the unit in which gangs are placed. Only pools of different
+// partitions may share nodes.
 struct Pool {
     std::int32_t type = 0;
     std::int32_t queue = 0;
+    std::int32_t partition = -1;  // -1: of none
     std::int32_t size = 0;  // GPUs of a node
     double speed = 1.0;
     double peak_w = 0.0;              // of a GPU
@@ -51,21 +53,56 @@ struct PowerColumns {
     std::span<const double> type_peak_w;
 };
 
+// Nodes that jobs ask for by one name: docs/contract/slurm.md, section 1.
+struct Partition {
+    std::vector<std::int32_t> nodes;  // ascending
+    std::int32_t tier = 1;            // higher goes first
+    std::int32_t job_factor = 1;      // for `multifactor`
+    std::int32_t queue = 0;           // those that share nodes have one queue; found out
+    std::int64_t gpus = 0;            // of its nodes; found out
+    std::int64_t given_cpus = 0;      // of those that state them
+    std::int64_t given_memory_mib = 0;
+};
+
 class ClusterSpec {
 public:
     // `track_gpus` keeps the state of every single GPU, which shared GPUs need; it limits nodes to 64 GPUs.
     ClusterSpec(const NodeColumns& nodes, std::span<const double> type_speed, bool track_gpus,
-                const PowerColumns& power = {});
+                const PowerColumns& power = {}, std::vector<Partition> partitions = {});
 
     std::size_t node_count() const { return size.size(); }
 
     // A demand with its allowed pools filled in. `types` empty means any, `nodes` 0 that it does not ask for any.
+    // `partition` -1: of a cluster without any.
     Demand make_demand(std::int32_t gpus, std::int32_t gpu_milli, std::int64_t cpus, std::int64_t memory_mib,
-                       std::int32_t queue, std::span<const std::int32_t> types, std::int32_t nodes) const;
+                       std::int32_t queue, std::span<const std::int32_t> types, std::int32_t nodes,
+                       std::int32_t partition = -1) const;
+
+    // Where a node sits in a pool.
+    struct Membership {
+        std::int32_t pool;
+        std::int32_t position;  // in the pool's `nodes`
+    };
+    // Calls `visit` for every pool of a node.
+    template <class Visit>
+    void visit_pools(std::int32_t node, Visit visit) const {
+        visit(Membership{pool[as_index(node)], position[as_index(node)]});
+        if (more_pools.empty()) return;
+        for (const Membership& more : more_pools[as_index(node)]) visit(more);
+    }
+    // The pool of a node that a job may use, or -1: at most one is of its partition.
+    std::int32_t pool_for(const Demand& demand, std::int32_t node) const {
+        std::int32_t found = -1;
+        visit_pools(node, [&](const Membership& in) { found = demand.allows[as_index(in.pool)] ? in.pool : found; });
+        return found;
+    }
+    bool may_use(const Demand& demand, std::int32_t node) const { return pool_for(demand, node) >= 0; }
 
     std::vector<std::int32_t> size;  // by node
-    std::vector<std::int32_t> pool;
-    std::vector<std::int32_t> position;  // in its pool's `nodes`
+    std::vector<std::int32_t> pool;  // its first
+    std::vector<std::int32_t> position;                // in its first pool's `nodes`
+    std::vector<std::vector<Membership>> more_pools;   // by node, if partitions overlap
+    std::vector<Partition> partitions;
     std::vector<std::int64_t> cpus;
     std::vector<std::int64_t> memory_mib;
     std::vector<std::size_t> first_gpu;
@@ -83,6 +120,10 @@ public:
 
 private:
     void add_power(const NodeColumns& nodes, const PowerColumns& power);
+    void check_node(const NodeColumns& nodes, std::size_t node, std::size_t types) const;
+    void add_to_pool(const NodeColumns& nodes, std::span<const double> type_speed, std::int32_t node,
+                     std::int32_t queue, std::int32_t partition);
+    void number_queues();
 };
 
 // Free resources of every node. Nodes of a pool are kept in buckets by their number of empty GPUs, so that placement
@@ -145,6 +186,8 @@ private:
     void change(const Demand& demand, std::span<const Part> parts, std::int32_t sign);
     void change_gpus(const Demand& demand, const Part& part, std::int32_t sign);
     void set_empty(std::int32_t node, std::int32_t empty);
+    void move_in_pool(ClusterSpec::Membership in, std::int32_t before, std::int32_t empty);
+    void show_in_pool(ClusterSpec::Membership in, std::int32_t node, bool in_buckets);
     void show(std::int32_t node, bool in_buckets);
 
     std::shared_ptr<const ClusterSpec> spec_;

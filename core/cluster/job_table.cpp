@@ -40,6 +40,12 @@ void check_lengths(const JobColumns& c) {
     check_length(c.user, jobs, "user");
     check_length(c.group, jobs, "group");
     check_length(c.row, jobs, "row");
+    check_length(c.partition, jobs, "partition");
+    check_length(c.qos, jobs, "qos");
+    check_length(c.association, jobs, "association");
+    if (!c.after_offset.empty() &&
+        (c.after_offset.size() != jobs + 1 || as_index(c.after_offset.back()) != c.after.size()))
+        throw std::invalid_argument("column after_offset does not fit column after");
     if (jobs > static_cast<std::size_t>(INT32_MAX)) throw std::invalid_argument("more than 2^31 - 1 jobs");
 }
 
@@ -53,7 +59,9 @@ void check_job(const JobColumns& c, std::size_t i, const DemandKey& key, const C
                          key.memory_mib <= kUnlimited && key.nodes >= 0 && key.queue >= 0 &&
                          key.queue < cluster.queues && key.type_set >= -1 &&
                          key.type_set < static_cast<std::int32_t>(c.type_sets.size()) &&
-                         (c.user.empty() || (c.user[i] >= 0 && c.user[i] < c.users));
+                         (c.user.empty() || (c.user[i] >= 0 && c.user[i] < c.users)) &&
+                         (cluster.partitions.empty() ? key.partition == -1
+                                                     : as_index(key.partition) < cluster.partitions.size());
     if (!(time_ok && gpus_ok && rest_ok)) throw std::invalid_argument("job " + std::to_string(i) + " is out of range");
 }
 
@@ -67,7 +75,7 @@ std::vector<T> copied(std::span<const T> column) {
 std::size_t DemandTable::Hash::operator()(const DemandKey& k) const {
     const auto u = [](std::int64_t v) { return static_cast<std::uint64_t>(v); };
     return splitmix64(splitmix64(u(k.gpus) << 32 ^ u(k.gpu_milli) << 20 ^ u(k.queue) << 10 ^ u(k.type_set)) ^
-                      splitmix64(u(k.cpus) ^ u(k.memory_mib) << 24 ^ u(k.nodes) << 44));
+                      splitmix64(u(k.cpus) ^ u(k.memory_mib) << 24 ^ u(k.nodes) << 44 ^ u(k.partition) << 52));
 }
 
 std::int32_t DemandTable::number(const DemandKey& key) {
@@ -79,7 +87,8 @@ std::int32_t DemandTable::number(const DemandKey& key) {
         const std::span<const std::int32_t> types =
             key.type_set < 0 ? std::span<const std::int32_t>() : type_sets_[as_index(key.type_set)];
         demands_.push_back(
-            cluster_.make_demand(key.gpus, key.gpu_milli, key.cpus, key.memory_mib, key.queue, types, asked.nodes));
+            cluster_.make_demand(key.gpus, key.gpu_milli, key.cpus, key.memory_mib, key.queue, types, asked.nodes,
+                                 key.partition));
     }
     last_ = key;
     last_number_ = entry->second;
@@ -97,6 +106,12 @@ JobTable make_jobs(const ClusterSpec& cluster, const JobColumns& c) {
     table.user = copied(c.user);
     table.row = copied(c.row);
     table.group = copied(c.group);
+    table.qos = copied(c.qos);
+    table.association = copied(c.association);
+    table.after_offset = copied(c.after_offset);
+    table.after = copied(c.after);
+    for (const JobId job : table.after)
+        if (job < 0 || job >= table.size()) throw std::invalid_argument("column after names a job that is not there");
     table.users = c.users;
     table.groups = c.groups;
     table.origin_s = c.origin_s;
@@ -110,7 +125,8 @@ JobTable make_jobs(const ClusterSpec& cluster, const JobColumns& c) {
                             value_or(c.type_set, i, -1),
                             value_or(c.cpus, i, std::int64_t{0}),
                             value_or(c.memory_mib, i, std::int64_t{0}),
-                            value_or(c.nodes, i, 0)};
+                            value_or(c.nodes, i, 0),
+                            value_or(c.partition, i, -1)};
         check_job(c, i, key, cluster);
         table.demand.push_back(demands.number(key));
     }

@@ -15,7 +15,8 @@ namespace gpuyard {
 struct DemandKey {
     std::int32_t gpus, gpu_milli, queue, type_set;  // type_set: index into sets of types, -1 = any
     std::int64_t cpus, memory_mib;
-    std::int32_t nodes;  // that its user named, 0 = none
+    std::int32_t nodes;           // that its user named, 0 = none
+    std::int32_t partition = -1;  // -1 = none
     bool operator==(const DemandKey&) const = default;
 };
 
@@ -39,7 +40,7 @@ private:
     const std::vector<std::vector<std::int32_t>>& type_sets_;
     std::vector<Demand> demands_;
     std::unordered_map<DemandKey, std::int32_t, Hash> known_;
-    DemandKey last_{-1, 0, 0, 0, 0, 0, 0};
+    DemandKey last_{-1, 0, 0, 0, 0, 0, 0, -1};
     std::int32_t last_number_ = -1;
 };
 
@@ -60,6 +61,11 @@ struct JobColumns {
     std::span<const std::int32_t> user;                // optional
     std::span<const std::int32_t> group;               // optional
     std::span<const std::int64_t> row;                 // optional
+    std::span<const std::int32_t> partition;           // optional, -1 = none
+    std::span<const std::int32_t> qos;                 // optional, -1 = none
+    std::span<const std::int32_t> association;         // optional
+    std::span<const std::int64_t> after_offset;        // optional, one more than there are jobs
+    std::span<const JobId> after;                      // of job i: those from after_offset[i] to after_offset[i + 1]
     std::vector<std::vector<std::int32_t>> type_sets;  // a set that matches no type of the cluster is {-1}
     std::int32_t users = 1;
     std::int32_t groups = 1;

@@ -190,7 +190,8 @@ void Environment::account(JobId job, std::int64_t sign) {
     const std::size_t i = as_index(job);
     const auto user = as_index(jobs_->user_of(i)), group = as_index(jobs_->group_of(i));
     running_ += sign;
-    accounts_.enter(simulator_.now(), *spec_->settings, demand_of(job), jobs_->user_of(i), jobs_->group_of(i), sign);
+    accounts_.enter(simulator_.now(), *spec_->settings, demand_of(job),
+                    {.user = jobs_->user_of(i), .group = jobs_->group_of(i)}, sign);
     const auto share = [&](std::int64_t held) {
         return static_cast<float>(quotient(static_cast<double>(held) / 1000.0, table_->scale.gpus));
     };

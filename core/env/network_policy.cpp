@@ -89,7 +89,7 @@ private:
         active.run_on(allocation, now_.settings->locality_penalty);
         now_.add_active(active, allocation.parts);
         now_.state.hold(demand, allocation.parts);
-        now_.enter(now_.now_us, *now_.settings, demand, job->user, job->group, +1);
+        now_.enter(now_.now_us, *now_.settings, demand, job->holder(), +1);
         decision_.starts.push_back({id, allocation.parts, false, {}});
         now_.queue.erase(job);
     }

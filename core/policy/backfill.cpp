@@ -59,8 +59,7 @@ void Shadow::compute(Time now_us, const Demand& head, Placer& placer, const Clus
 }
 
 bool Shadow::leaves_room(const Demand& head, Placer& placer, const Demand& demand, std::span<const Part> parts) {
-    const std::int32_t pool = state_.spec().pool[as_index(parts.front().node)];
-    if (parts.size() == 1 && !head.allows[as_index(pool)]) return true;
+    if (parts.size() == 1 && !state_.spec().may_use(head, parts.front().node)) return true;
     state_.hold(demand, parts);
     const bool placeable = placer.placeable(state_, head);
     state_.release(demand, parts);

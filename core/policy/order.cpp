@@ -27,12 +27,19 @@ const T& given(const T* part_of_moment) {
     return *part_of_moment;
 }
 
-double multifactor(const Scored& job, double wait_s, const Moment& moment) {
+double multifactor(const Scored& job, const Moment& moment) {
     const Multifactor& weights = given(moment.settings).multifactor;
-    const double age = std::min(wait_s / weights.max_age_s, 1.0);
-    const double size = moment.cluster_gpus > 0.0 ? job.size_gpus / moment.cluster_gpus : 0.0;
-    return -(weights.age * age + weights.size * size + weights.fair_share * job.fair_factor +
-             weights.priority * job.priority);
+    const DemandFactors& factors = given(job.factors);
+    double p = weights.age * std::min(seconds(job.age_us) / weights.max_age_s, 1.0);
+    p = p + weights.fair_share * job.fair_factor;
+    p = p + weights.size * factors.size;
+    p = p + weights.partition * factors.partition;
+    p = p + weights.qos * job.qos_factor;
+    p = p + weights.gpus * factors.gpu_share;
+    p = p + weights.cpus * factors.cpu_share;
+    p = p + weights.memory * factors.memory_share;
+    p = p + weights.priority * job.priority;
+    return -std::floor(std::max(p, 1.0));
 }
 
 double level(const Scored& job, const Settings& settings) {
@@ -44,6 +51,35 @@ double level(const Scored& job, const Settings& settings) {
 }
 
 }  // namespace
+
+DemandFactors::DemandFactors(const Demand& demand, const ClusterSpec& cluster, bool favor_small) {
+    const auto share = [](double part, double whole) { return whole > 0.0 ? part / whole : 0.0; };
+    const auto number = [](auto value) { return static_cast<double>(value); };
+    if (demand.cpus > 0 && cluster.given_cpus > 0 && !demand.pools.empty()) {
+        const auto fewest = std::min_element(
+            demand.pools.begin(), demand.pools.end(),
+            [](const PoolOption& a, const PoolOption& b) { return a.fewest_nodes < b.fewest_nodes; });
+        size = (number(fewest->fewest_nodes) / number(cluster.node_count()) +
+                number(demand.cpus) / number(cluster.given_cpus)) /
+               2.0;
+    } else {
+        size = share(demand.size_gpus, number(cluster.total_gpus));
+    }
+    size = std::min(size, 1.0);
+    if (favor_small) size = 1.0 - size;
+    std::int64_t gpus = static_cast<std::int64_t>(cluster.total_gpus), cpus = cluster.given_cpus,
+                 memory_mib = cluster.given_memory_mib;
+    if (demand.partition >= 0) {
+        const Partition& its = cluster.partitions[as_index(demand.partition)];
+        gpus = its.gpus, cpus = its.given_cpus, memory_mib = its.given_memory_mib;
+        std::int32_t largest = 0;
+        for (const Partition& other : cluster.partitions) largest = std::max(largest, other.job_factor);
+        partition = share(number(its.job_factor), number(largest));
+    }
+    gpu_share = share(demand.size_gpus, number(gpus));
+    cpu_share = share(number(demand.cpus), number(cpus));
+    memory_share = share(number(demand.memory_mib), number(memory_mib));
+}
 
 Order order_from_name(std::string_view name) {
     const auto found =
@@ -88,7 +124,7 @@ double score(Order order, const Scored& job, const Moment& moment) {
         case Order::qssf: return n * seconds(job.prediction_us);
         case Order::group_fair_share: return job.group_usage;
         case Order::drf: return job.dominant_share;
-        case Order::multifactor: return multifactor(job, w, moment);
+        case Order::multifactor: return multifactor(job, moment);
         case Order::srtf: return seconds(std::max(job.estimate_us - job.done_us, Time{0}));
         case Order::ssf: return seconds(std::max(job.estimate_us - job.done_us, Time{0})) * n;
         case Order::las: return seconds(job.attained_us);

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "cluster/cluster.hpp"
 #include "policy/policy.hpp"
 #include "simulator/history.hpp"
 
@@ -16,6 +17,7 @@ namespace gpuyard {
 enum class Changes : std::uint8_t {
     never,          // it depends on nothing but the job table
     between_waits,  // it stays the same from when the job enters the queue until it leaves it
+    by_period,      // for all jobs together, at multiples of a time
     always,
 };
 
@@ -24,7 +26,7 @@ enum class Memory : std::uint8_t {
     nothing,
     user_usage,   // decayed
     group_usage,  // decayed
-    fair_factor,  // from the decayed usage of all users
+    fair_factor,  // from the decayed usage of all users in all groups
     holdings,     // of each user, now
     predictions,  // of run times, from finished jobs
     gpu_times,    // of finished jobs
@@ -41,9 +43,10 @@ struct OrderTraits {
     Memory remembers = Memory::nothing;
 
     constexpr bool is_static() const { return changes == Changes::never; }
-    constexpr bool fixed_while_waiting() const { return changes != Changes::always; }
+    constexpr bool fixed_while_waiting() const { return is_static() || changes == Changes::between_waits; }
+    constexpr bool changes_by_period() const { return changes == Changes::by_period; }
     constexpr bool remembers_usage() const {
-        return remembers == Memory::user_usage || remembers == Memory::group_usage || remembers == Memory::fair_factor;
+        return remembers == Memory::user_usage || remembers == Memory::group_usage;
     }
     constexpr bool predicts() const { return remembers == Memory::predictions; }
     constexpr bool remembers_finished_jobs() const { return predicts() || remembers == Memory::gpu_times; }
@@ -84,7 +87,10 @@ inline constexpr std::array<OrderTraits, 31> kOrders{{
      .changes = Changes::always,
      .remembers = Memory::group_usage},
     {.name = "drf", .order = Order::drf, .changes = Changes::always, .remembers = Memory::holdings},
-    {.name = "multifactor", .order = Order::multifactor, .changes = Changes::always, .remembers = Memory::fair_factor},
+    {.name = "multifactor",
+     .order = Order::multifactor,
+     .changes = Changes::by_period,
+     .remembers = Memory::fair_factor},
     {.name = "srtf", .order = Order::srtf, .preempts = true, .uses_estimate = true, .changes = Changes::between_waits},
     {.name = "ssf", .order = Order::ssf, .preempts = true, .uses_estimate = true, .changes = Changes::between_waits},
     {.name = "las", .order = Order::las, .preempts = true, .changes = Changes::between_waits},
@@ -106,6 +112,15 @@ inline constexpr const OrderTraits& traits_of(Order order) {
 // By name; std::invalid_argument for one that is not in the table.
 Order order_from_name(std::string_view name);
 
+// What `multifactor` goes by that jobs of one demand have in common: docs/contract/slurm.md, section 4.
+struct DemandFactors {
+    double size = 0.0, partition = 0.0;
+    double gpu_share = 0.0, cpu_share = 0.0, memory_share = 0.0;  // of the partition's
+
+    DemandFactors() = default;
+    DemandFactors(const Demand& demand, const ClusterSpec& cluster, bool favor_small);
+};
+
 // One job as an order sees it. What most orders do not look at comes last.
 struct Scored {
     Time submit_us = 0;
@@ -124,7 +139,9 @@ struct Scored {
     bool starving = false;
     std::int64_t total_milli = 0;
     double dominant_share = 0.0;
-    double fair_factor = 0.0;
+    Time age_us = 0;  // for the rest: docs/contract/slurm.md, section 4
+    double fair_factor = 0.0, qos_factor = 0.0;
+    const DemandFactors* factors = nullptr;
 };
 
 struct Moment {

@@ -53,7 +53,7 @@ enum class Order : std::uint8_t {
     scored,  // by a function from outside
 };
 
-enum class Backfill : std::uint8_t { strict, greedy, easy, easy_sjf, conservative };
+enum class Backfill : std::uint8_t { strict, greedy, easy, easy_sjf, conservative, slurm };
 
 // `express:T0:K` of docs/contract/simulator.md, section 11. K = 0 admits everything.
 struct Express {
@@ -83,12 +83,13 @@ struct Policy {
     bool is_aged(Time now_us, Time submit_us) const { return ages() && now_us - submit_us >= max_wait_us; }
 };
 
-inline constexpr std::array<Named<Backfill>, 5> kBackfills{{
+inline constexpr std::array<Named<Backfill>, 6> kBackfills{{
     {"strict", Backfill::strict},
     {"greedy", Backfill::greedy},
     {"easy", Backfill::easy},
     {"easy-sjf", Backfill::easy_sjf},
     {"conservative", Backfill::conservative},
+    {"slurm", Backfill::slurm},
 }};
 inline constexpr std::array<Named<Placement>, 15> kPlacements{{
     {"consolidate", Placement::consolidate},
@@ -112,10 +113,48 @@ inline constexpr std::array<Named<Placement>, 15> kPlacements{{
 inline Backfill backfill_from_name(std::string_view name) { return from_name(kBackfills, name, "backfill"); }
 inline Placement placement_from_name(std::string_view name) { return from_name(kPlacements, name, "placement"); }
 
-// Weights of the terms of `multifactor`.
+// How `multifactor` compares what users have used with their shares.
+enum class FairShare : std::uint8_t { tree, classic };
+
+// Weights of the terms of `multifactor`, and what they go by: docs/contract/slurm.md, section 4.
 struct Multifactor {
-    double age = 0.0, size = 0.0, fair_share = 0.0, priority = 0.0;
+    double age = 0.0, fair_share = 0.0, size = 0.0, partition = 0.0, qos = 0.0, gpus = 0.0, cpus = 0.0, memory = 0.0,
+           priority = 0.0;
     double max_age_s = 1.0;
+    bool favor_small = false;
+    FairShare shares = FairShare::tree;
+    Time calc_us = 300'000'000;                  // it is calculated at multiples of this
+    std::vector<std::int32_t> association_group;  // by association: a user in a group, in order of both names
+    std::vector<double> association_share;
+    std::vector<double> group_share;  // by group
+    std::vector<double> qos_factor;   // by QOS
+
+    // The last time at which it was calculated.
+    Time calculated_us(Time now_us) const { return now_us / calc_us * calc_us; }
+};
+
+// Whose running jobs a limit counts.
+enum class LimitPer : std::uint8_t { user, group, all };
+
+// A limit on running jobs of a partition or QOS: docs/contract/slurm.md, section 2.
+struct Limit {
+    bool of_qos = false;      // else of a partition
+    std::int32_t number = 0;  // of the partition or QOS
+    LimitPer per = LimitPer::user;
+    std::int64_t milli = INT64_MAX;  // of GPUs
+    std::int64_t jobs = INT64_MAX;
+
+    bool concerns(std::int32_t partition, std::int32_t qos) const { return (of_qos ? qos : partition) == number; }
+};
+
+// The backfill rule `slurm`: docs/contract/slurm.md, section 5.
+struct SlurmBackfill {
+    Time interval_us = 0;  // 0: no backfill passes
+    std::int64_t max_jobs = 0, max_jobs_of_partition = 0, max_jobs_of_user = 0;  // 0: all
+    Time window_us = 0;
+    Time resolution_us = 1;
+    bool always_changed = false;   // the order may change while nothing happens
+    bool goes_by_calc = false;     // it changes with the calculations of `multifactor`
 };
 
 // What holds for a whole simulation. docs/contract/simulator.md says what each means; the defaults that users see are
@@ -128,6 +167,8 @@ struct Settings {
     bool predict = false;                           // estimates are predictions from finished jobs
     std::vector<double> user_weight, group_weight;  // by number; empty: all 1
     Multifactor multifactor;
+    SlurmBackfill slurm;
+    std::vector<Limit> limits;
     std::vector<std::int64_t> quota_milli;     // empty: no quotas
     std::vector<std::int32_t> quota_of_group;  // by group, an index into quota_milli
     bool quota_borrowing = true;

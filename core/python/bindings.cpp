@@ -52,6 +52,7 @@ nb::dict to_dict(const OrderTraits& order) {
     dict["needs_watts"] = order.needs_watts;
     dict["is_static"] = order.is_static();
     dict["fixed_while_waiting"] = order.fixed_while_waiting();
+    dict["changes_by_period"] = order.changes_by_period();
     dict["predicts"] = order.predicts();
     dict["sees_names"] = order.sees_names();
     dict["runs_lean"] = order.runs_lean();
@@ -166,6 +167,47 @@ void bind_random(nb::module_& m) {
         "duration_us"_a, "row"_a, "seed"_a, "sigma"_a);
 }
 
+using GivenPartitions = std::vector<std::tuple<std::vector<std::int32_t>, std::int32_t, std::int32_t>>;
+
+std::vector<Partition> given_partitions(const GivenPartitions& given) {
+    std::vector<Partition> partitions;
+    for (const auto& [nodes, tier, job_factor] : given)
+        partitions.push_back({.nodes = nodes, .tier = tier, .job_factor = job_factor});
+    return partitions;
+}
+
+void bind_slurm_settings(nb::module_& m) {
+    nb::class_<Multifactor>(m, "Multifactor")
+        .def_rw("age", &Multifactor::age)
+        .def_rw("fair_share", &Multifactor::fair_share)
+        .def_rw("size", &Multifactor::size)
+        .def_rw("partition", &Multifactor::partition)
+        .def_rw("qos", &Multifactor::qos)
+        .def_rw("gpus", &Multifactor::gpus)
+        .def_rw("cpus", &Multifactor::cpus)
+        .def_rw("memory", &Multifactor::memory)
+        .def_rw("priority", &Multifactor::priority)
+        .def_rw("max_age_s", &Multifactor::max_age_s)
+        .def_rw("favor_small", &Multifactor::favor_small)
+        .def_prop_rw(
+            "classic", [](const Multifactor& f) { return f.shares == FairShare::classic; },
+            [](Multifactor& f, bool classic) { f.shares = classic ? FairShare::classic : FairShare::tree; })
+        .def_rw("calc_us", &Multifactor::calc_us)
+        .def_rw("association_group", &Multifactor::association_group)
+        .def_rw("association_share", &Multifactor::association_share)
+        .def_rw("group_share", &Multifactor::group_share)
+        .def_rw("qos_factor", &Multifactor::qos_factor);
+    nb::class_<SlurmBackfill>(m, "SlurmBackfill")
+        .def_rw("interval_us", &SlurmBackfill::interval_us)
+        .def_rw("max_jobs", &SlurmBackfill::max_jobs)
+        .def_rw("max_jobs_of_partition", &SlurmBackfill::max_jobs_of_partition)
+        .def_rw("max_jobs_of_user", &SlurmBackfill::max_jobs_of_user)
+        .def_rw("window_us", &SlurmBackfill::window_us)
+        .def_rw("resolution_us", &SlurmBackfill::resolution_us)
+        .def_rw("always_changed", &SlurmBackfill::always_changed)
+        .def_rw("goes_by_calc", &SlurmBackfill::goes_by_calc);
+}
+
 void bind_inputs(nb::module_& m) {
     nb::class_<ClusterSpec>(m, "ClusterSpec")
         .def(
@@ -173,7 +215,8 @@ void bind_inputs(nb::module_& m) {
             [](ClusterSpec* self, const In<std::int32_t>& type, const In<std::int32_t>& gpus,
                const In<std::int64_t>& cpus, const In<std::int64_t>& memory_mib, const In<std::int32_t>& owner,
                const In<double>& type_speed, bool track_gpus, const std::optional<In<double>>& node_idle_w,
-               const std::optional<In<double>>& type_idle_w, const std::optional<In<double>>& type_peak_w) {
+               const std::optional<In<double>>& type_idle_w, const std::optional<In<double>>& type_peak_w,
+               const GivenPartitions& partitions) {
                 new (self) ClusterSpec({.type = view(type),
                                         .gpus = view(gpus),
                                         .cpus = view(cpus),
@@ -182,10 +225,12 @@ void bind_inputs(nb::module_& m) {
                                        view(type_speed), track_gpus,
                                        {.node_idle_w = view(node_idle_w),
                                         .type_idle_w = view(type_idle_w),
-                                        .type_peak_w = view(type_peak_w)});
+                                        .type_peak_w = view(type_peak_w)},
+                                       given_partitions(partitions));
             },
             "type"_a, "gpus"_a, "cpus"_a, "memory_mib"_a, "owner"_a, "type_speed"_a, "track_gpus"_a,
-            "node_idle_w"_a = nb::none(), "type_idle_w"_a = nb::none(), "type_peak_w"_a = nb::none())
+            "node_idle_w"_a = nb::none(), "type_idle_w"_a = nb::none(), "type_peak_w"_a = nb::none(),
+            "partitions"_a = GivenPartitions())
         .def_prop_ro(
             "pool", [](const ClusterSpec& s) { return to_numpy(s.pool); }, nb::rv_policy::automatic)
         .def_prop_ro("idle_w", [](const ClusterSpec& s) { return static_cast<double>(s.idle_mw) / 1000.0; })
@@ -201,8 +246,10 @@ void bind_inputs(nb::module_& m) {
                const std::optional<In<std::int32_t>>& type_set, const std::optional<In<double>>& priority,
                const std::optional<In<Time>>& deadline_us, const std::optional<In<std::int32_t>>& user,
                const std::optional<In<std::int32_t>>& group, const std::optional<In<std::int64_t>>& row,
-               const std::optional<In<std::int32_t>>& nodes, std::vector<std::vector<std::int32_t>> type_sets,
-               std::int32_t users, std::int32_t groups, double origin_s, Time epoch_us) {
+               const std::optional<In<std::int32_t>>& nodes, const std::optional<In<std::int32_t>>& partition,
+               const std::optional<In<std::int32_t>>& qos, const std::optional<In<std::int32_t>>& association,
+               const std::optional<In<std::int64_t>>& after_offset, const std::optional<In<JobId>>& after,
+               std::vector<std::vector<std::int32_t>> type_sets, std::int32_t users, std::int32_t groups, double origin_s, Time epoch_us) {
                 new (self) JobTable(make_jobs(cluster, {.submit_us = view(submit_us),
                                                         .duration_us = view(duration_us),
                                                         .estimate_us = view(estimate_us),
@@ -218,6 +265,11 @@ void bind_inputs(nb::module_& m) {
                                                         .user = view(user),
                                                         .group = view(group),
                                                         .row = view(row),
+                                                        .partition = view(partition),
+                                                        .qos = view(qos),
+                                                        .association = view(association),
+                                                        .after_offset = view(after_offset),
+                                                        .after = view(after),
                                                         .type_sets = std::move(type_sets),
                                                         .users = users,
                                                         .groups = groups,
@@ -227,10 +279,12 @@ void bind_inputs(nb::module_& m) {
             "cluster"_a, "submit_us"_a, "duration_us"_a, "estimate_us"_a, "gpus"_a, "gpu_milli"_a = nb::none(),
             "cpus"_a = nb::none(), "memory_mib"_a = nb::none(), "queue"_a = nb::none(), "type_set"_a = nb::none(),
             "priority"_a = nb::none(), "deadline_us"_a = nb::none(), "user"_a = nb::none(), "group"_a = nb::none(),
-            "row"_a = nb::none(), "nodes"_a = nb::none(), "type_sets"_a = std::vector<std::vector<std::int32_t>>(),
+            "row"_a = nb::none(), "nodes"_a = nb::none(), "partition"_a = nb::none(), "qos"_a = nb::none(),
+            "association"_a = nb::none(), "after_offset"_a = nb::none(), "after"_a = nb::none(), "type_sets"_a = std::vector<std::vector<std::int32_t>>(),
             "users"_a = 1, "groups"_a = 1, "origin_s"_a = 0.0, "epoch_us"_a = 0)
         .def("__len__", &JobTable::size);
 
+    bind_slurm_settings(m);
     nb::class_<Settings>(m, "Settings")
         .def(nb::init<>())
         .def_rw("seed", &Settings::seed)
@@ -240,13 +294,16 @@ void bind_inputs(nb::module_& m) {
         .def_rw("predict", &Settings::predict)
         .def_rw("user_weight", &Settings::user_weight)
         .def_rw("group_weight", &Settings::group_weight)
+        .def_rw("multifactor", &Settings::multifactor)
+        .def_rw("slurm", &Settings::slurm)
         .def(
-            "set_multifactor",
-            [](Settings& s, double age, double size, double fair_share, double priority, double max_age_s) {
-                s.multifactor = {
-                    .age = age, .size = size, .fair_share = fair_share, .priority = priority, .max_age_s = max_age_s};
+            "add_limit",
+            [](Settings& s, bool of_qos, std::int32_t number, const std::string& per, std::int64_t milli,
+               std::int64_t jobs) {
+                const LimitPer whose = per == "user" ? LimitPer::user : per == "group" ? LimitPer::group : LimitPer::all;
+                s.limits.push_back({.of_qos = of_qos, .number = number, .per = whose, .milli = milli, .jobs = jobs});
             },
-            "age"_a, "size"_a, "fair_share"_a, "priority"_a, "max_age_s"_a)
+            "of_qos"_a, "number"_a, "per"_a, "milli"_a = INT64_MAX, "jobs"_a = INT64_MAX)
         .def_rw("quota_milli", &Settings::quota_milli)
         .def_rw("quota_of_group", &Settings::quota_of_group)
         .def_rw("quota_borrowing", &Settings::quota_borrowing)

@@ -29,7 +29,7 @@ struct Table {
     NeedColumns needs() const {
         return {get<std::int32_t>("gpus"),     get<std::int32_t>("gpu_milli"), get<std::int32_t>("queue"),
                 get<std::int32_t>("type_set"), get<std::int64_t>("cpus"),      get<std::int64_t>("memory_mib"),
-                get<std::int32_t>("nodes")};
+                get<std::int32_t>("nodes"),    get<std::int32_t>("partition")};
     }
     PartColumns parts() const {
         return {get<std::int64_t>("node_offset"), get<std::int32_t>("node"), get<std::int32_t>("node_gpus"),
@@ -50,7 +50,9 @@ SnapshotColumns::Queue queue_of(const Table& t) {
             .promoted_us = t.get<Time>("promoted_us"),
             .user = t.get<std::int32_t>("user"),
             .group = t.get<std::int32_t>("group"),
+            .qos = t.get<std::int32_t>("qos"),
             .priority = t.get<double>("priority"),
+            .fair_factor = t.get<double>("fair_factor"),
             .row = t.get<std::int64_t>("row")};
 }
 
@@ -67,6 +69,7 @@ SnapshotColumns::Running running_of(const Table& t) {
             .expected_end_us = t.get_if<Time>("expected_end_us"),
             .user = t.get<std::int32_t>("user"),
             .group = t.get<std::int32_t>("group"),
+            .qos = t.get<std::int32_t>("qos"),
             .state = t.get<std::uint8_t>("state"),
             .row = t.get<std::int64_t>("row"),
             .parts = t.parts()};
@@ -99,6 +102,7 @@ Snapshot make_snapshot(std::shared_ptr<const ClusterSpec> cluster, std::shared_p
         .epoch_us = nb::cast<Time>(moment["epoch_us"]),
         .arrivals = {nb::cast<double>(moment["arrivals"]), nb::cast<Time>(moment["arrivals_us"])},
         .nodes_changed = nb::cast<bool>(moment["nodes_changed"]),
+        .backfill_due = nb::cast<bool>(moment["backfill_due"]),
     };
     return build_snapshot(std::move(cluster), std::move(settings), columns);
 }
@@ -111,7 +115,8 @@ std::vector<std::int32_t> types_of(const Demand& demand, const ClusterSpec& spec
     bool limited = false;
     for (std::size_t id = 0; id < spec.pools.size(); ++id) {
         const Pool& pool = spec.pools[id];
-        if (pool.queue != demand.queue || (demand.gpus > 0 && pool.size == 0)) continue;
+        if (pool.queue != demand.queue || pool.partition != demand.partition || (demand.gpus > 0 && pool.size == 0))
+            continue;
         if (demand.allows[id] == 0)
             limited = true;
         else if (std::find(types.begin(), types.end(), pool.type) == types.end())
@@ -132,6 +137,8 @@ void put_needs(nb::dict& d, const Snapshot& s, const std::vector<Job>& jobs) {
     put("memory_mib", [](const Demand& demand) { return demand.memory_mib; });
     put("nodes", [](const Demand& demand) { return demand.nodes; });
     put("queue", [](const Demand& demand) { return demand.queue; });
+    put("partition", [](const Demand& demand) { return demand.partition; });
+    d["qos"] = column(jobs, [](const Job& j) { return j.qos; });
     d["type_set"] = column(jobs, [](const Job& j) { return j.demand; });
 }
 
@@ -169,6 +176,9 @@ nb::dict queue_columns(const Snapshot& s) {
     d["group"] = column(s.queue, [](const QueuedJob& j) { return j.group; });
     d["priority"] = column(s.queue, [](const QueuedJob& j) { return j.priority; });
     d["row"] = column(s.queue, [](const QueuedJob& j) { return j.row; });
+    d["fair_factor"] = column(s.queue, [&](const QueuedJob& j) {
+        return s.fair_factor.empty() ? 1.0 : s.fair_factor[as_index(j.association)];
+    });
     put_needs(d, s, s.queue);
     return d;
 }
@@ -257,6 +267,7 @@ nb::dict columns_of(const Snapshot& s) {
     moment["arrivals"] = s.arrivals.count;
     moment["arrivals_us"] = s.arrivals.updated_us;
     moment["nodes_changed"] = s.nodes_changed;
+    moment["backfill_due"] = s.backfill_due;
     tables["moment"] = moment;
     std::vector<std::vector<std::int32_t>> type_sets;  // one per demand; empty: any type
     for (const Demand& demand : *s.demands) type_sets.push_back(types_of(demand, s.state.spec()));

@@ -24,9 +24,55 @@ struct Holdings {
     }
 };
 
+// Who holds: in which books a job is entered.
+struct Holder {
+    std::int32_t user = 0, group = 0, association = 0, qos = -1;
+};
+
+// What the running jobs that a limit counts hold, by user or group: docs/contract/slurm.md, section 2.
+class LimitBook {
+public:
+    void open(const std::vector<Limit>& limits, std::size_t users, std::size_t groups) {
+        limits_ = &limits;
+        held_.clear();
+        for (const Limit& limit : limits)
+            held_.emplace_back(limit.per == LimitPer::all ? 1 : limit.per == LimitPer::user ? users : groups);
+    }
+    void enter(const Demand& demand, const Holder& holder, std::int64_t sign) {
+        for (std::size_t i = 0; i < held_.size(); ++i) {
+            if (!(*limits_)[i].concerns(demand.partition, holder.qos)) continue;
+            Held& held = held_[i][entry((*limits_)[i], holder)];
+            held.milli += sign * demand.total_milli();
+            held.jobs += sign;
+        }
+    }
+    // Whether one more such job may run.
+    bool allows(const Demand& demand, const Holder& holder) const {
+        for (std::size_t i = 0; i < held_.size(); ++i) {
+            const Limit& limit = (*limits_)[i];
+            if (!limit.concerns(demand.partition, holder.qos)) continue;
+            const Held& held = held_[i][entry(limit, holder)];
+            if (held.jobs + 1 > limit.jobs || held.milli + demand.total_milli() > limit.milli) return false;
+        }
+        return true;
+    }
+
+private:
+    struct Held {
+        std::int64_t milli = 0, jobs = 0;
+    };
+    static std::size_t entry(const Limit& limit, const Holder& holder) {
+        return limit.per == LimitPer::all ? 0 : as_index(limit.per == LimitPer::user ? holder.user : holder.group);
+    }
+
+    const std::vector<Limit>* limits_ = nullptr;
+    std::vector<std::vector<Held>> held_;  // by limit
+};
+
 // What orders need to know beyond the queue; what none needs is not kept up to date.
 struct Needs {
     bool usage = false;     // decayed usage of users and groups
+    bool fair = false;      // fair-share factors
     bool holdings = false;  // what users hold
     bool history = false;   // predictions and the Gittins index
 };
@@ -36,6 +82,9 @@ struct Accounts {
     std::vector<Holdings> user_holdings;
     std::vector<std::int64_t> group_milli;       // of GPUs, held by the jobs of each group
     std::vector<std::int64_t> quota_held_milli;  // by quota, if there are any
+    std::vector<DecayedUsage> association_usage;
+    std::vector<double> fair_factor;  // by association, as of the last calculation of `multifactor`
+    LimitBook limits;
 
     void open(std::size_t users, std::size_t groups, const Settings& settings) {
         user_usage.assign(users, {});
@@ -43,13 +92,18 @@ struct Accounts {
         user_holdings.assign(users, {});
         group_milli.assign(groups, 0);
         quota_held_milli.assign(settings.quota_milli.size(), 0);
+        association_usage.assign(settings.multifactor.association_group.size(), {});
+        fair_factor.assign(association_usage.size(), 1.0);
+        limits.open(settings.limits, users, groups);
     }
 
     // A job begins (+1) or ceases (-1) to hold what it asked for.
-    void enter(Time now_us, const Settings& settings, const Demand& demand, std::int32_t user_number,
-               std::int32_t group_number, std::int64_t sign, Needs needs = {true, true, false}) {
-        const auto user = as_index(user_number), group = as_index(group_number);
+    void enter(Time now_us, const Settings& settings, const Demand& demand, const Holder& holder, std::int64_t sign,
+               Needs needs = {.usage = true, .holdings = true}) {
+        const auto user = as_index(holder.user), group = as_index(holder.group);
         const std::int64_t milli = sign * demand.total_milli();
+        limits.enter(demand, holder, sign);
+        if (needs.fair) association_usage[as_index(holder.association)].change(now_us, settings.usage_half_life_s, milli);
         if (needs.usage) {
             user_usage[user].change(now_us, settings.usage_half_life_s, milli);
             group_usage[group].change(now_us, settings.usage_half_life_s, milli);

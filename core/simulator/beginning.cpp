@@ -16,7 +16,7 @@ namespace {
 std::string misfit_of_asked(const ClusterSpec& spec, const Demand& demand, const std::vector<Part>& parts) {
     const auto odd = [&](const Part& part) {
         const std::int32_t more = part.gpus - demand.least_share();
-        return more < 0 || more > 1 || spec.pool[as_index(part.node)] != spec.pool[as_index(parts.front().node)];
+        return more < 0 || more > 1 || spec.pool_for(demand, part.node) != spec.pool_for(demand, parts.front().node);
     };
     if (std::ssize(parts) == demand.nodes && std::none_of(parts.begin(), parts.end(), odd)) return "";
     return "it asks for " + std::to_string(demand.nodes) + " nodes of one pool with its GPUs split evenly over them";
@@ -26,7 +26,7 @@ std::string misfit_of_asked(const ClusterSpec& spec, const Demand& demand, const
 std::string misfit_on(const ClusterState& state, const Demand& demand, Part& part) {
     const ClusterSpec& spec = state.spec();
     const std::string node = "node " + std::to_string(part.node);
-    if (!demand.allows[as_index(spec.pool[as_index(part.node)])]) return "it may not use " + node;
+    if (!spec.may_use(demand, part.node)) return "it may not use " + node;
     if (!state.available(part.node)) return node + " is down or promised to another job";
     const bool cpu_only = demand.kind == DemandKind::cpu_only;
     if (cpu_only ? part.gpus != 0 : part.gpus < 1) return "a bad number of GPUs on " + node;

@@ -10,7 +10,12 @@ class CheckedSimulator {
 public:
     CheckedSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
                      std::shared_ptr<const Settings> settings, const Past& past, const Beginning& beginning)
-        : simulator_(std::move(cluster), std::move(jobs), std::move(settings), {true, true, true}, past) {
+        : simulator_(std::move(cluster), std::move(jobs), settings,
+                     {.usage = true,
+                      .fair = !settings->multifactor.association_group.empty(),
+                      .holdings = true,
+                      .history = true},
+                     past) {
         simulator_.play(beginning);
     }
 

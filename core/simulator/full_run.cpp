@@ -10,6 +10,7 @@ Needs needs_of(const Policy& policy, const Settings& settings) {
     const OrderTraits& order = traits_of(policy.order);
     Needs needs;
     needs.usage = order.remembers_usage();
+    needs.fair = order.remembers == Memory::fair_factor;
     needs.holdings = order.remembers == Memory::holdings;
     needs.history = order.remembers_finished_jobs() || settings.predict;
     return needs;

@@ -1,11 +1,14 @@
 #include "simulator/full_simulator.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
 #include "base/index.hpp"
 #include "base/rng.hpp"
+#include "simulator/fair_shares.hpp"
 
 namespace gpuyard {
 
@@ -32,6 +35,7 @@ FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::sh
     backfilled_.assign(count, 0);
     began_.assign(count, 0);
     runs_.reserve(count);
+    link_successors();
     history_ = past.run_times;
     view_.gittins = past.gittins;
     if (settings_->mtbf_us == 0) return;
@@ -74,6 +78,7 @@ Time FullSimulator::next_time() {
     Time next = next_arrival_ < jobs_->submit_us.size() ? jobs_->submit_us[next_arrival_] : kEndless;
     if (!events_.empty()) next = std::min(next, events_.top().time);
     next = std::min(next, wake_us_);
+    next = std::min(next, next_backfill());
     if (settings_->ticks && !waiting_.empty()) {
         const Time before = std::max(view_.now_us, decides_from_us_ - 1);
         next = std::min(next, (before / settings_->reschedule_us + 1) * settings_->reschedule_us);
@@ -99,6 +104,12 @@ bool FullSimulator::next_instant() {
     if (next == kEndless) return false;
     if (next > kLatest)
         throw std::overflow_error("the simulated time exceeds the simulator's clock (2^62 microseconds)");
+    view_.backfill_due = next == next_backfill();
+    if (view_.backfill_due) {
+        changed_ = false;
+        calc_at_backfill_us_ = settings_->multifactor.calculated_us(next);
+    }
+    if (needs_.fair) calculate_fair_shares(next);
     view_.now_us = next;
     ++view_.instant;
     view_.nodes_changed = false;
@@ -109,8 +120,11 @@ bool FullSimulator::next_instant() {
         events_.pop();
         if (!stale(event)) handle(event);
     }
+    std::sort(freed_.begin(), freed_.end());
+    for (const JobId job : freed_) arrive(job);
+    freed_.clear();
     while (next_arrival_ < jobs_->submit_us.size() && jobs_->submit_us[next_arrival_] == next)
-        arrive(static_cast<JobId>(next_arrival_++));
+        submit(static_cast<JobId>(next_arrival_++));
     return true;
 }
 
@@ -131,6 +145,59 @@ void FullSimulator::handle(const Event& event) {
     begin(event.id);
 }
 
+// --- Jobs that come after others: docs/contract/slurm.md, section 3 -----------------------------------------
+
+void FullSimulator::link_successors() {
+    if (jobs_->after_offset.empty()) return;
+    const std::size_t count = jobs_->submit_us.size();
+    waits_for_.assign(count, 0);
+    successor_offset_.assign(count + 1, 0);
+    for (const JobId job : jobs_->after) ++successor_offset_[as_index(job) + 1];
+    std::partial_sum(successor_offset_.begin(), successor_offset_.end(), successor_offset_.begin());
+    successors_.resize(jobs_->after.size());
+    std::vector<std::int64_t> at = successor_offset_;
+    for (std::size_t i = 0; i < count; ++i)
+        for (std::int64_t k = jobs_->after_offset[i]; k < jobs_->after_offset[i + 1]; ++k) {
+            successors_[as_index(at[as_index(jobs_->after[as_index(k)])]++)] = static_cast<JobId>(i);
+            ++waits_for_[i];
+        }
+}
+
+void FullSimulator::release_successors(JobId job) {
+    if (waits_for_.empty()) return;
+    for (std::int64_t k = successor_offset_[as_index(job)]; k < successor_offset_[as_index(job) + 1]; ++k) {
+        const JobId next = successors_[as_index(k)];
+        if (--waits_for_[as_index(next)] == 0 && static_cast<std::size_t>(next) < next_arrival_) freed_.push_back(next);
+    }
+}
+
+void FullSimulator::submit(JobId job) {
+    if (waits_for_.empty() || waits_for_[as_index(job)] == 0) arrive(job);
+}
+
+// --- What Slurm's scheduler does at its own times: docs/contract/slurm.md, sections 4 and 5 -----------------
+
+// When the next backfill pass is made if nothing happens before.
+Time FullSimulator::next_backfill() const {
+    const SlurmBackfill& slurm = settings_->slurm;
+    if (slurm.interval_us == 0 || waiting_.empty()) return kEndless;
+    Time from = view_.now_us + 1;
+    if (!changed_ && !slurm.always_changed) {
+        if (!slurm.goes_by_calc) return kEndless;
+        from = std::max(from, calc_at_backfill_us_ + settings_->multifactor.calc_us);
+    }
+    return (from + slurm.interval_us - 1) / slurm.interval_us * slurm.interval_us;
+}
+
+void FullSimulator::calculate_fair_shares(Time time) {
+    const Time as_of = settings_->multifactor.calculated_us(time);
+    if (as_of == fair_shares_us_) return;
+    fair_shares_us_ = as_of;
+    std::vector<double> usage;
+    for (const DecayedUsage& one : view_.association_usage) usage.push_back(one.at(as_of, settings_->usage_half_life_s));
+    view_.fair_factor = fair_factors(settings_->multifactor, usage);
+}
+
 void FullSimulator::arrive(JobId job) {
     const std::size_t i = as_index(job);
     if (needs_.history)
@@ -142,6 +209,7 @@ void FullSimulator::arrive(JobId job) {
 }
 
 void FullSimulator::enter_queue(JobId job) {
+    changed_ = true;
     state_[as_index(job)] = JobState::waiting;
     waiting_.insert(std::lower_bound(waiting_.begin(), waiting_.end(), job), job);
     if (listener_ != nullptr) listener_->entered(queued(job));
@@ -161,6 +229,8 @@ QueuedJob FullSimulator::queued(JobId job) const {
             .demand = jobs_->demand[i],
             .user = jobs_->user_of(i),
             .group = jobs_->group_of(i),
+            .association = jobs_->association_of(i),
+            .qos = jobs_->qos_of(i),
             .priority = jobs_->priority_of(i),
             .deadline_us = jobs_->deadline_of(i),
             .row = jobs_->row_of(i),

@@ -108,7 +108,12 @@ private:
     Time next_time();
     bool stuck() const;
     void handle(const Event& event);
+    void submit(JobId job);
     void arrive(JobId job);
+    void link_successors();
+    void release_successors(JobId job);
+    Time next_backfill() const;
+    void calculate_fair_shares(Time time);
     void enter_queue(JobId job);
     void leave_queue(JobId job);
 
@@ -130,6 +135,9 @@ private:
     ActiveJob& active_of(JobId job) { return view_.active[as_index(active_at_[as_index(job)])]; }
     Run& run_of(JobId job) { return runs_[as_index(run_at_[as_index(job)])]; }
     Time draw_time(std::uint64_t stream, std::int32_t node, Time mean_us) const;
+    Holder holder_of(std::size_t i) const {
+        return {jobs_->user_of(i), jobs_->group_of(i), jobs_->association_of(i), jobs_->qos_of(i)};
+    }
     Time estimate_of(std::size_t i) const { return settings_->predict ? prediction_us_[i] : jobs_->estimate_us[i]; }
 
     std::shared_ptr<const JobTable> jobs_;
@@ -159,6 +167,14 @@ private:
     std::int64_t promised_ = 0;  // jobs
     Time wake_us_ = kEndless;    // when the policy wants to decide again
     Time decides_from_us_ = 0;
+    bool changed_ = false;         // since the last backfill pass of `slurm`
+    Time calc_at_backfill_us_ = 0;  // what `multifactor` was as of then
+    Time fair_shares_us_ = 0;      // as of when they are
+    // Of jobs that come after others: who comes after each, how many each still waits for, who is free now.
+    std::vector<std::int64_t> successor_offset_;
+    std::vector<JobId> successors_;
+    std::vector<std::int32_t> waits_for_;
+    std::vector<JobId> freed_;
 };
 
 }  // namespace gpuyard

@@ -104,7 +104,8 @@ void FullSimulator::take(JobId job, const Allocation& allocation, Time begin_us)
     idle_failures_ = 0;
     view_.state.hold(demand, allocation.parts);
     for (const Part& part : allocation.parts) use_node(part.node, +1);
-    view_.enter(now, *settings_, demand, jobs_->user_of(i), jobs_->group_of(i), +1, needs_);
+    view_.enter(now, *settings_, demand, holder_of(i), +1, needs_);
+    changed_ = true;
 
     const Time restore = done_us_[i] > 0 ? settings_->restore_of(demand) : 0;
     ActiveJob active = begun(queued(job), begin_us);
@@ -172,7 +173,8 @@ void FullSimulator::release(JobId job) {
     const auto parts = parts_of(run);
     view_.state.release(demand, parts);
     for (const Part& part : parts) use_node(part.node, -1);
-    view_.enter(now, *settings_, demand, jobs_->user_of(i), jobs_->group_of(i), -1, needs_);
+    view_.enter(now, *settings_, demand, holder_of(i), -1, needs_);
+    changed_ = true;
     const std::size_t at = as_index(active_at_[i]);
     view_.active[at] = view_.active.back();
     active_at_[as_index(view_.active[at].job)] = static_cast<std::int64_t>(at);
@@ -189,6 +191,7 @@ void FullSimulator::finish(JobId job) {
     release(job);
     state_[i] = JobState::finished;
     ++finished_;
+    release_successors(job);
     if (!needs_.history) return;
     const bool timeout = run_of(job).ending == RunEnding::timeout;
     const Time ran = timeout ? std::min(jobs_->duration_us[i], estimate_of(i)) : jobs_->duration_us[i];
@@ -244,6 +247,7 @@ void FullSimulator::fail_node(std::int32_t node) {
             " node failures: so many nodes as it needs may never be up together; let nodes fail less or repair faster");
     view_.state.take_offline(node);
     view_.nodes_changed = true;
+    changed_ = true;
     ++nodes_down_;
     down_.push_back({node, view_.now_us, -1});
     events_.push({view_.now_us + draw_time(kStreamRepair, node, settings_->mttr_us), EventKind::repair, node, 0});
@@ -275,6 +279,7 @@ void FullSimulator::fail_run(JobId job) {
 void FullSimulator::repair_node(std::int32_t node) {
     view_.state.bring_online(node);
     view_.nodes_changed = true;
+    changed_ = true;
     --nodes_down_;
     view_.power.idle_since_us[as_index(node)] = view_.now_us;
     view_.power.awake_at_us[as_index(node)] = view_.now_us;

@@ -19,7 +19,7 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot)
       snapshot_(snapshot),
       settings_(*snapshot.settings),
       placer_(policy.placement, settings_.seed),
-      fixed_(order_traits_.fixed_while_waiting()),
+      fixed_(order_traits_.fixed_while_waiting() || order_traits_.changes_by_period()),
       queues_(as_index(snapshot.state.spec().queues)),
       waiting_of_(snapshot.demands->size(), 0),
       state_(snapshot.state),
@@ -34,6 +34,16 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot)
     if (settings_.sleep_after_us >= 0) placer_.set_asleep(&asleep_);
     for (std::size_t d = 0; d < snapshot.demands->size(); ++d)
         queues_[as_index((*snapshot.demands)[d].queue)].demands.push_back(static_cast<std::int32_t>(d));
+    const ClusterSpec& spec = snapshot.state.spec();
+    if (order_traits_.remembers == Memory::fair_factor)
+        for (const Demand& demand : *snapshot.demands)
+            factors_.emplace_back(demand, spec, settings_.multifactor.favor_small);
+    waiting_in_.assign(std::max(spec.partitions.size(), std::size_t{1}), 0);
+    for (std::size_t p = 0; p < spec.partitions.size(); ++p)
+        queues_[as_index(spec.partitions[p].queue)].partitions.push_back(static_cast<std::int32_t>(p));
+    for (Queue& queue : queues_)
+        if (queue.partitions.empty()) queue.partitions.push_back(0);
+    if (policy.backfill == Backfill::slurm) node_plan_ = std::make_unique<NodePlan>(state_, *snapshot.demands, placer_);
     if (policy.backfill != Backfill::conservative) return;
     const bool limited =
         std::any_of(snapshot.demands->begin(), snapshot.demands->end(), [](const Demand& d) { return d.limited; });
@@ -54,7 +64,8 @@ void NativePolicy::entered(const QueuedJob& job) {
         free_slots_.pop_back();
         slots_[slot] = job;
     }
-    const Entry entry{fixed_ ? fixed_score(job) : 0.0, job.job, slot};
+    ++waiting_in_[partition_of(job)];
+    const Entry entry{fixed_ ? fixed_score(job) : 0.0, job.job, slot, fixed_ ? snapshot_.demand(job.demand).tier : 0};
     queue.entries.insert(std::upper_bound(queue.entries.begin(), queue.entries.end(), entry), entry);
     entry_of_.emplace(job.job, entry);
     if (fixed_ && policy_.ages() && !is_aged(job)) young_.emplace(job.submit_us, job.job);
@@ -66,6 +77,7 @@ void NativePolicy::left(JobId job) {
     const std::int32_t demand = job_of(entry).demand;
     Queue& queue = queues_[as_index(snapshot_.demand(demand).queue)];
     if (--waiting_of_[as_index(demand)] == 0) --queue.waiting_demands;
+    --waiting_in_[partition_of(job_of(entry))];
     free_slots_.push_back(entry.slot);
     if (!young_.empty()) young_.erase({job_of(entry).submit_us, job});
     queue.entries.erase(std::lower_bound(queue.entries.begin(), queue.entries.end(), entry));
@@ -78,10 +90,12 @@ void NativePolicy::prepare() {
     decision_.starts.clear();
     decision_.reservations.clear();
     decision_.wake_us = kEndless;
+    if (order_traits_.changes_by_period()) calculate_again();
     age();
     if (policy_.backfill == Backfill::conservative) return;
     state_ = snapshot_.state;
     quota_held_milli_ = snapshot_.quota_held_milli;
+    if (!settings_.limits.empty()) limits_held_ = snapshot_.limits;
     if (settings_.sleep_after_us < 0) return;
     asleep_.resize(snapshot_.state.spec().node_count());
     awake_at_us_ = snapshot_.power.awake_at_us;
@@ -100,6 +114,8 @@ Decision NativePolicy::decide(bool use_snapshots_plan) {
         }
         if (policy_.backfill == Backfill::conservative)
             follow_plan(current_queue_, use_snapshots_plan);
+        else if (policy_.backfill == Backfill::slurm)
+            make_slurm_passes();
         else
             make_pass(current_queue_);
     }
@@ -152,7 +168,7 @@ bool NativePolicy::next(Candidate& out) {
 }
 
 void NativePolicy::watch(const Candidate& candidate) {
-    watch_ = {watch_.job, true, false, false, false, watch_.head, watch_.head_aged, 0, 0};
+    watch_ = {watch_.job, true, false, false, false, watch_.head, watch_.head_aged, 0, 0, watch_.partition};
     const ClusterSpec& spec = state_.spec();
     for (const PoolOption& option : demand_of(candidate).pools) {
         watch_.free_milli += state_.pool_free_milli(option.pool);
@@ -162,6 +178,11 @@ void NativePolicy::watch(const Candidate& candidate) {
 }
 
 bool NativePolicy::within_quota(const Candidate& candidate) const {
+    if (!settings_.limits.empty() &&
+        !limits_held_.allows(demand_of(candidate), job_of((*order_)[candidate.place]).holder())) {
+        if (candidate.job == watch_.job) watch_.over_quota = true;
+        return false;
+    }
     if (settings_.quota_milli.empty() || borrowing_) return true;
     const auto quota = as_index(settings_.quota_of_group[as_index(job_of((*order_)[candidate.place]).group)]);
     const bool within = quota_held_milli_[quota] + demand_of(candidate).total_milli() <= settings_.quota_milli[quota];
@@ -224,7 +245,8 @@ Shadow& NativePolicy::shadow_of(const Candidate& head) {
 
 void NativePolicy::start(const Candidate& candidate, const Allocation& allocation, bool backfilled) {
     const Demand& demand = demand_of(candidate);
-    if (policy_.backfill == Backfill::easy || policy_.backfill == Backfill::easy_sjf) {
+    if (policy_.backfill == Backfill::easy || policy_.backfill == Backfill::easy_sjf ||
+        policy_.backfill == Backfill::slurm) {
         started_running_.push_back({.expected_end_us = expected_end_at(candidate, allocation),
                                     .job = candidate.job,
                                     .demand = candidate.demand,
@@ -238,6 +260,7 @@ void NativePolicy::start(const Candidate& candidate, const Allocation& allocatio
     if (!settings_.quota_milli.empty())
         quota_held_milli_[as_index(settings_.quota_of_group[as_index(job_of((*order_)[candidate.place]).group)])] +=
             demand.total_milli();
+    if (!settings_.limits.empty()) limits_held_.enter(demand, job_of((*order_)[candidate.place]).holder(), +1);
     decision_.starts.push_back({candidate.job, allocation.parts, backfilled, {}});
 }
 
@@ -299,9 +322,10 @@ void NativePolicy::follow_plan(std::int32_t queue, bool use_snapshots_plan) {
 Explanation NativePolicy::explain(JobId job) {
     watch_ = {};
     watch_.job = job;
+    const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const QueuedJob& q) { return q.job == job; });
+    watch_.partition = partition_of(*found);
     const Decision decision = decide(true);
     Explanation why;
-    const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const QueuedJob& q) { return q.job == job; });
     const Queue& queue = queues_[as_index(snapshot_.demand(found->demand).queue)];
     rank(queue);
     sort_until(order_->size());
@@ -329,6 +353,8 @@ Explanation NativePolicy::explain(JobId job) {
         why.until_us = shadow_.time();
     if (watch_.over_quota)
         why.verdict = Verdict::over_quota;
+    else if (policy_.backfill == Backfill::slurm)
+        why.verdict = why.head >= 0 ? Verdict::behind_head : Verdict::does_not_fit;
     else if (!watch_.tried)
         why.verdict = watch_.head >= 0 && (policy_.backfill == Backfill::strict ||
                                            (policy_.backfill == Backfill::greedy && watch_.head_aged))

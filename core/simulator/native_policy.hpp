@@ -9,6 +9,7 @@
 
 #include "policy/scan_pass.hpp"
 #include "simulator/full_simulator.hpp"
+#include "simulator/node_plan.hpp"
 #include "simulator/preemption.hpp"
 #include "simulator/reservations.hpp"
 #include "simulator/snapshot.hpp"
@@ -49,7 +50,9 @@ private:
         double score;
         JobId job;
         std::size_t slot;
+        std::int32_t tier = 0;  // of its partition; 0 where entries are kept by job
         bool operator<(const Entry& other) const {
+            if (tier != other.tier) return tier > other.tier;
             return score != other.score ? score < other.score : job < other.job;
         }
     };
@@ -58,16 +61,17 @@ private:
         std::size_t waiting_demands = 0;
         std::vector<std::int32_t> demands;  // all of the queue's
         std::unique_ptr<Reservations> plan;
+        std::vector<std::int32_t> partitions;  // of this queue; those without any have one, number 0
     };
 
     const QueuedJob& job_of(const Entry& entry) const { return slots_[entry.slot]; }
     bool is_aged(const QueuedJob& job) const { return policy_.is_aged(snapshot_.now_us, job.submit_us); }
     double fixed_score(const QueuedJob& job);
     void age();
+    void calculate_again();
     Moment moment() const;
     Scored scored(const QueuedJob& job);
     double usage_of(std::int32_t user);
-    double fair_factor(std::int32_t user);
     void score_all(const Queue& queue);
     void add_dominant_shares(const Queue& queue);
     void rank(const Queue& queue);
@@ -78,6 +82,16 @@ private:
     void scan();
     void follow_plan(std::int32_t queue, bool use_snapshots_plan);
     bool anyone_within_quota() const;
+    // The passes of `slurm`.
+    void make_slurm_passes();
+    void make_main_pass();
+    void make_backfill_pass();
+    std::size_t last_that_fits();
+    bool counts_among_tested(const QueuedJob& job);
+    Time longest_run(const QueuedJob& job) const;
+    std::size_t partition_of(const QueuedJob& job) const {
+        return as_index(std::max(snapshot_.demand(job.demand).partition, 0));
+    }
     double score_of(const ActiveJob& job) const;
     Candidate candidate_at(std::size_t place) const;
     Time begin_at(const Allocation& allocation) const;
@@ -93,6 +107,7 @@ private:
         bool head_aged = false;
         std::int64_t free_milli = 0;
         std::int32_t most_empty = 0;
+        std::size_t partition = 0;  // of the job
     };
     void watch(const Candidate& candidate);
 
@@ -125,10 +140,17 @@ private:
     std::vector<std::uint8_t> asleep_;
     std::vector<Time> awake_at_us_;
     std::vector<std::int64_t> quota_held_milli_;
+    LimitBook limits_held_;
     std::vector<double> usage_;  // by user, as of the instant in usage_as_of_
     std::vector<std::uint64_t> usage_as_of_;
-    double total_usage_ = 0.0, total_weight_ = 0.0;
-    std::uint64_t total_as_of_ = ~std::uint64_t{0};
+    std::vector<DemandFactors> factors_;  // by demand, for `multifactor`
+    Time calculated_us_ = 0;              // as of when entries have their scores, for `multifactor`
+    // For `slurm`.
+    std::unique_ptr<NodePlan> node_plan_;
+    std::vector<std::int64_t> waiting_in_;  // by partition
+    std::vector<std::uint8_t> closed_;      // by partition
+    std::vector<std::int64_t> tested_of_user_, tested_of_partition_;
+    std::int64_t tested_ = 0;
     Shadow shadow_;
     RunningJobs running_;  // of the current queue
     std::vector<RunningJob> started_running_;

@@ -34,20 +34,6 @@ double NativePolicy::usage_of(std::int32_t user) {
     return usage_[i];
 }
 
-double NativePolicy::fair_factor(std::int32_t user) {
-    if (total_as_of_ != snapshot_.instant) {
-        total_usage_ = 0.0;
-        total_weight_ = 0.0;
-        for (std::int32_t u = 0; u < std::ssize(snapshot_.user_usage); ++u) {
-            total_usage_ += usage_of(u);
-            total_weight_ += settings_.weight_of_user(u);
-        }
-        total_as_of_ = snapshot_.instant;
-    }
-    const double used = total_usage_ == 0.0 ? 0.0 : usage_of(user) / total_usage_;
-    return std::exp2(-(used / (settings_.weight_of_user(user) / total_weight_)));
-}
-
 Scored NativePolicy::scored(const QueuedJob& job) {
     const Demand& demand = snapshot_.demand(job.demand);
     Scored s{.submit_us = job.submit_us,
@@ -62,6 +48,13 @@ Scored NativePolicy::scored(const QueuedJob& job) {
              .attained_us = job.attained_us,
              .promoted_us = job.promoted_us,
              .total_milli = demand.total_milli()};
+    if (order_traits_.remembers == Memory::fair_factor) {
+        const Multifactor& multifactor = settings_.multifactor;
+        s.age_us = std::max(multifactor.calculated_us(snapshot_.now_us) - job.queued_us, Time{0});
+        s.fair_factor = snapshot_.fair_factor[as_index(job.association)];
+        if (job.qos >= 0) s.qos_factor = multifactor.qos_factor[as_index(job.qos)];
+        s.factors = &factors_[as_index(job.demand)];
+    }
     if (fixed_) return s;
     s.starving = snapshot_.now_us - job.queued_us >= settings_.starvation_us;
     if (order_traits_.remembers == Memory::user_usage)
@@ -69,7 +62,6 @@ Scored NativePolicy::scored(const QueuedJob& job) {
     if (order_traits_.remembers == Memory::group_usage)
         s.group_usage = snapshot_.group_usage[as_index(job.group)].at(snapshot_.now_us, settings_.usage_half_life_s) /
                         settings_.weight_of_group(job.group);
-    if (order_traits_.remembers == Memory::fair_factor) s.fair_factor = fair_factor(job.user);
     return s;
 }
 
@@ -89,6 +81,20 @@ void NativePolicy::age() {
         std::rotate(to, from, from + 1);
         *to = entry;
         young_.erase(young_.begin());
+    }
+}
+
+// Scores that are calculated at multiples of a time: whether that has come, and if so all of them.
+void NativePolicy::calculate_again() {
+    const Time as_of = settings_.multifactor.calculated_us(snapshot_.now_us);
+    if (as_of == calculated_us_) return;
+    calculated_us_ = as_of;
+    for (Queue& queue : queues_) {
+        for (Entry& entry : queue.entries) {
+            entry.score = fixed_score(job_of(entry));
+            entry_of_.at(entry.job).score = entry.score;
+        }
+        std::sort(queue.entries.begin(), queue.entries.end());
     }
 }
 
@@ -146,6 +152,8 @@ void NativePolicy::rank(const Queue& queue) {
     sorted_ = queue.entries;
     for (std::size_t i = 0; i < sorted_.size(); ++i)
         sorted_[i].score = is_aged(job_of(sorted_[i])) ? kFirst : scores_[i];
+    if (!snapshot_.state.spec().partitions.empty())
+        for (Entry& entry : sorted_) entry.tier = snapshot_.demand(job_of(entry).demand).tier;
     sorted_until_ = 0;
     order_ = &sorted_;
 }

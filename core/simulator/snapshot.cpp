@@ -20,6 +20,8 @@ ActiveJob begun(const QueuedJob& job, Time begin_us) {
             .demand = job.demand,
             .user = job.user,
             .group = job.group,
+            .association = job.association,
+            .qos = job.qos,
             .row = job.row,
             .begin_us = begin_us,
             .done_us = job.done_us,

@@ -23,6 +23,8 @@ struct QueuedJob {
     std::int32_t demand;
     std::int32_t user;
     std::int32_t group;
+    std::int32_t association = 0;  // the user in the group
+    std::int32_t qos = -1;         // -1 = none
     double priority;
     Time deadline_us;  // kEndless = none
     std::int64_t row;
@@ -31,6 +33,8 @@ struct QueuedJob {
     Time done_us = 0;      // work done in earlier runs, at speed 1
     Time attained_us = 0;  // service in earlier runs
     Time promoted_us = 0;  // service that no longer counts for the level of `tiresias`
+
+    Holder holder() const { return {user, group, association, qos}; }
 };
 
 enum class RunState : std::uint8_t { starting, running, stopping };
@@ -42,6 +46,8 @@ struct ActiveJob {
     std::int32_t demand;
     std::int32_t user;
     std::int32_t group;
+    std::int32_t association = 0;
+    std::int32_t qos = -1;
     std::int64_t row;
     RunState state = RunState::running;
     Time begin_us;  // of this run; when it will be, while it is starting
@@ -55,6 +61,7 @@ struct ActiveJob {
     std::uint32_t part_count = 0;
     Time stop_us = kEndless;  // since when it makes no progress, if it is being stopped
 
+    Holder holder() const { return {user, group, association, qos}; }
     // The work that is left of its estimate when this run begins.
     Time left_us() const { return estimate_us == kEndless ? kEndless : std::max(Time{1}, estimate_us - done_us); }
     // How fast it runs there, and when it is expected to end.
@@ -136,6 +143,7 @@ struct Snapshot : Accounts {
     std::vector<Reservation> reservations;     // in the order in which they were planned
     std::vector<std::uint8_t> finished_early;  // by queue: a job finished now, before its expected end
     bool nodes_changed = false;                // a node failed or was repaired now
+    bool backfill_due = false;                 // `slurm` makes a backfill pass now
     ClusterState state;
     bool from_simulator = false;  // taken of a simulator, so that its decisions need no check there
 

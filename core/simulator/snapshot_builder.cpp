@@ -42,6 +42,7 @@ private:
         made_.epoch_us = c_.epoch_us;
         made_.arrivals = c_.arrivals;
         made_.nodes_changed = c_.nodes_changed;
+        made_.backfill_due = c_.backfill_due;
         made_.finished_early.assign(c_.finished_early.begin(), c_.finished_early.end());
         for (std::size_t i = 0; i < c_.finished_gpu_s.size(); ++i)
             made_.gittins.add(c_.finished_gpu_s[i], c_.finished_jobs[i]);
@@ -83,6 +84,7 @@ private:
                           .demand = number,
                           .user = r.user[i],
                           .group = r.group[i],
+                          .qos = r.qos[i],
                           .row = r.row[i],
                           .state = static_cast<RunState>(r.state[i]),
                           .begin_us = r.begin_us[i],
@@ -98,8 +100,7 @@ private:
             for (const Part& part : parts) ++made_.power.users[as_index(part.node)];
             made_.add_active(job, parts);
             // What is held is as of now; usage is as of the time that its own column states.
-            made_.enter(made_.now_us, *made_.settings, demand, job.user, job.group, +1,
-                        {.usage = false, .holdings = true, .history = false});
+            made_.enter(made_.now_us, *made_.settings, demand, job.holder(), +1, {.holdings = true});
         }
         for (std::size_t i = 0; i < made_.user_usage.size(); ++i)
             made_.user_usage[i].set_held(made_.user_holdings[i].milli);
@@ -203,6 +204,7 @@ private:
 
     void add_queue() {
         const SnapshotColumns::Queue& q = c_.queue;
+        made_.fair_factor.assign(q.fair_factor.begin(), q.fair_factor.end());  // each job has its own association
         for (std::size_t i = 0; i < q.job.size(); ++i) {
             know(q.job[i], {"queue", i});
             made_.queue.push_back({.job = q.job[i],
@@ -211,6 +213,8 @@ private:
                                    .demand = demands_.number(q.needs.key(i)),
                                    .user = q.user[i],
                                    .group = q.group[i],
+                                   .association = static_cast<std::int32_t>(i),
+                                   .qos = q.qos[i],
                                    .priority = q.priority[i],
                                    .deadline_us = q.deadline_us[i],
                                    .row = q.row[i],

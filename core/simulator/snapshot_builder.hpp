@@ -32,10 +32,10 @@ struct PartColumns {
 struct NeedColumns {
     std::span<const std::int32_t> gpus, gpu_milli, queue, type_set;
     std::span<const std::int64_t> cpus, memory_mib;
-    std::span<const std::int32_t> nodes;
+    std::span<const std::int32_t> nodes, partition;
 
     DemandKey key(std::size_t i) const {
-        return {gpus[i], gpu_milli[i], queue[i], type_set[i], cpus[i], memory_mib[i], nodes[i]};
+        return {gpus[i], gpu_milli[i], queue[i], type_set[i], cpus[i], memory_mib[i], nodes[i], partition[i]};
     }
 };
 
@@ -45,8 +45,8 @@ struct SnapshotColumns {
         std::span<const JobId> job;
         std::span<const Time> submit_us, estimate_us, deadline_us, queued_us, prediction_us, done_us, attained_us,
             promoted_us;
-        std::span<const std::int32_t> user, group;
-        std::span<const double> priority;
+        std::span<const std::int32_t> user, group, qos;
+        std::span<const double> priority, fair_factor;
         std::span<const std::int64_t> row;
     } queue;
     struct Running {
@@ -54,7 +54,7 @@ struct SnapshotColumns {
         std::span<const JobId> job;
         std::span<const Time> begin_us, estimate_us, restore_us, done_us, attained_us, promoted_us, stop_us;
         std::span<const Time> expected_end_us;  // may be missing: found from begin and estimate
-        std::span<const std::int32_t> user, group;
+        std::span<const std::int32_t> user, group, qos;
         std::span<const std::uint8_t> state;
         std::span<const std::int64_t> row;
         PartColumns parts;
@@ -84,6 +84,7 @@ struct SnapshotColumns {
     Time epoch_us = 0;
     ArrivalRate arrivals;
     bool nodes_changed = false;
+    bool backfill_due = false;
 };
 
 // Columns must have the right lengths, and numbers of users, groups, types and queues must be in range; what is checked

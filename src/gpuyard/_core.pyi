@@ -35,6 +35,7 @@ class ClusterSpec:
         node_idle_w: _F64 | None = None,
         type_idle_w: _F64 | None = None,
         type_peak_w: _F64 | None = None,
+        partitions: list[tuple[list[int], int, int]] = ...,
     ) -> None: ...
     @property
     def idle_w(self) -> float: ...
@@ -62,6 +63,11 @@ class JobTable:
         group: _I32 | None = None,
         row: _I64 | None = None,
         nodes: _I32 | None = None,
+        partition: _I32 | None = None,
+        qos: _I32 | None = None,
+        association: _I32 | None = None,
+        after_offset: _I64 | None = None,
+        after: _I64 | None = None,
         type_sets: list[list[int]] = ...,
         users: int = 1,
         groups: int = 1,
@@ -69,6 +75,35 @@ class JobTable:
         epoch_us: int = 0,
     ) -> None: ...
     def __len__(self) -> int: ...
+
+class Multifactor:
+    age: float
+    fair_share: float
+    size: float
+    partition: float
+    qos: float
+    gpus: float
+    cpus: float
+    memory: float
+    priority: float
+    max_age_s: float
+    favor_small: bool
+    classic: bool
+    calc_us: int
+    association_group: list[int]
+    association_share: list[float]
+    group_share: list[float]
+    qos_factor: list[float]
+
+class SlurmBackfill:
+    interval_us: int
+    max_jobs: int
+    max_jobs_of_partition: int
+    max_jobs_of_user: int
+    window_us: int
+    resolution_us: int
+    always_changed: bool
+    goes_by_calc: bool
 
 class Settings:
     seed: int
@@ -97,8 +132,10 @@ class Settings:
     power_cap_mw: int
 
     def __init__(self) -> None: ...
-    def set_multifactor(
-        self, age: float, size: float, fair_share: float, priority: float, max_age_s: float
+    multifactor: Multifactor
+    slurm: SlurmBackfill
+    def add_limit(
+        self, of_qos: bool, number: int, per: str, milli: int = ..., jobs: int = ...
     ) -> None: ...
 
 class Policy:

@@ -83,6 +83,7 @@ QUEUE = (
     Column("row", np.int64, "job"),
     _time("queued_s", "submit_s"),
     _time("prediction_s", UNKNOWN_RUN_S, low=0.0),
+    Column("fair_factor", np.float64, 1.0, 0.0, 1.0),
     *_EARLIER_RUNS,
 )
 RUNNING = (
@@ -118,8 +119,8 @@ RESERVATIONS = (
     *_PARTS,
 )
 _BESIDE = {
-    "queue": ("user", "group", "owner", "gpu_types"),
-    "running": ("user", "group", "owner", "gpu_types", "state", "node_offset"),
+    "queue": ("user", "group", "owner", "partition", "qos", "gpu_types"),
+    "running": ("user", "group", "owner", "partition", "qos", "gpu_types", "state", "node_offset"),
     "users": ("name",),
     "groups": ("name",),
     "reservations": ("node_offset",),
@@ -189,6 +190,7 @@ class Table:
         self._check_shares(made)
         made["user"], made["group"] = self._numbers("user", users), self._numbers("group", groups)
         made["queue"] = self._queues(cluster, groups, made["group"])
+        made["partition"], made["qos"] = self._partitions(cluster), self._qos(cluster)
         types = self._list("gpu_types", None)
         if type_set is not None:
             made["type_set"] = np.array([type_set(names) for names in types], np.int32)
@@ -312,6 +314,24 @@ class Table:
                 )
             queues[row] = owners.get(owner, 0)
         return queues
+
+    def _partitions(self, cluster: Cluster) -> NDArray[np.int32]:
+        """Numbers of partitions, by name; -1 in a cluster without any."""
+        known = {entry.name: number for number, entry in enumerate(cluster.partitions)}
+        default = next((entry.name for entry in cluster.partitions if entry.default), None)
+        numbers = np.full(self.rows, -1, np.int32)
+        for row, name in enumerate(self._list("partition", default)):
+            if (cluster.partitions or name is not None) and name not in known:
+                raise self._error(
+                    row, "partition", f"{name!r}; cluster {cluster.name} has {', '.join(known) or 'none'}"
+                )
+            numbers[row] = known.get(name, -1)
+        return numbers
+
+    def _qos(self, cluster: Cluster) -> NDArray[np.int32]:
+        """Numbers of qualities of service, by name; -1 for none and for those that the cluster does not list."""
+        known = {entry.name: number for number, entry in enumerate(cluster.qos)}
+        return np.array([known.get(name, -1) for name in self._list("qos", None)], np.int32)
 
     def _states(self) -> NDArray[np.uint8]:
         states = self._list("state", "running")

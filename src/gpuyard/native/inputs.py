@@ -12,6 +12,14 @@ from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError, setting
 from gpuyard.native.information import informed
+from gpuyard.native.slurm import (
+    above_limits,
+    add_associations,
+    add_slurm_settings,
+    dependency_columns,
+    has_running_limits,
+    qos_numbers,
+)
 from gpuyard.policies.base import Policy
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.policies.heuristics import Order
@@ -83,9 +91,13 @@ def prepare(
     core = core_cluster(workload, cluster, with_watts=with_watts, track_gpus=track_gpus)
     # Names become numbers only where a policy can see them: on large workloads that costs time.
     known = history if isinstance(history, Workload) else None
-    names = _Names(workload, known) if for_learning or _sees_names(spec, config) else None
+    sees_names = _sees_names(spec, config) or has_running_limits(cluster)
+    names = _Names(workload, known) if for_learning or sees_names else None
     columns = _job_columns(workload, cluster, config, names)
     settings = core_settings(config, cluster, names)
+    add_slurm_settings(settings, config, cluster, policy)
+    if names is not None:
+        columns["association"] = add_associations(settings, config, names, columns["user"], columns["group"])
     settings.ticks = config.defragment or policy.preempts
     jobs = _core.JobTable(core, **columns)
     placement = "anywhere" if spec is None else "consolidate" if spec.is_optimised else spec.placement
@@ -98,7 +110,9 @@ def prepare(
             raise InputError(_oversize_message(workload, cluster, dropped, placement, config))
         kept = np.delete(kept, dropped)
         columns = {name: c[kept] if isinstance(c, np.ndarray) else c for name, c in columns.items()}
-        jobs = _core.JobTable(core, **columns)
+    after = dependency_columns(workload, kept)
+    if after or len(dropped):
+        jobs = _core.JobTable(core, **columns, **after)
     past = _core.Past()
     if history is not None and names is not None:
         past = names.past(history) if isinstance(history, Workload) else history
@@ -109,7 +123,8 @@ def _sees_names(policy: PolicySpec | None, config: SimulationConfig) -> bool:
     """Whether the policy may look at users or groups; any that is not native may."""
     if policy is None or not isinstance(policy.order_rule, Order):
         return True
-    return policy.order_rule.sees_names or config.estimates == "history" or bool(config.group_quotas)
+    by_user = policy.backfill == "slurm" and config.bf_max_job_user > 0
+    return policy.order_rule.sees_names or config.estimates == "history" or bool(config.group_quotas) or by_user
 
 
 class _Names:
@@ -173,13 +188,6 @@ def core_settings(config: SimulationConfig, cluster: Cluster, names: Owners | No
     settings.restore_us = -1 if config.restore_s is None else _us(config.restore_s)
     settings.tiresias_levels_gpu_s = list(config.tiresias_levels_gpu_s)
     settings.starvation_us = max(1, _us(config.starvation_s))
-    settings.set_multifactor(
-        config.age_weight,
-        config.size_weight,
-        config.fair_share_weight,
-        config.priority_weight,
-        config.max_age_s,
-    )
     if config.node_mtbf_s is not None:
         settings.mtbf_us, settings.mttr_us = max(1, _us(config.node_mtbf_s)), max(1, _us(config.repair_s))
         every_s = config.checkpoint_every_s
@@ -216,6 +224,8 @@ def _never_startable(
     power_cap_mw: int,
 ) -> Ints:
     never = _core.never_placeable(core, jobs, placement, power_cap_mw)
+    if cluster.partitions or cluster.qos:
+        never = np.union1d(never, above_limits(workload, cluster)).astype(np.int64)
     if not config.group_quotas or config.quota_borrowing:
         return never
     over = np.flatnonzero(_milli(workload) > _quota_milli(workload, cluster, config))
@@ -259,6 +269,9 @@ def _job_columns(
         columns["deadline_us"] = _microseconds_or_endless(frame["deadline_s"])
     if not np.array_equal(row, np.arange(len(row))):
         columns["row"] = row
+    qos = qos_numbers(workload, cluster)
+    if qos is not None:
+        columns["qos"] = qos
     if names is not None:
         user, group = names.columns(frame)
         columns |= {"user": user, "group": group, "users": len(names.users), "groups": len(names.groups)}
@@ -296,6 +309,7 @@ def _oversize_message(
     needs += [f"of type {' or '.join(job['gpu_types'])}"] if job["gpu_types"] else []
     needs += [f"on the nodes of group {job['group']}"] if job["group"] in cluster.owners else []
     limits = [f"under a power cap of {config.power_cap_w:g} W"] if config.power_cap_w else []
+    limits += ["within the limits of its partition or QOS"] if cluster.partitions or cluster.qos else []
     limits += ["within its group's quota"] if config.group_quotas and not config.quota_borrowing else []
     under = f" {' and '.join(limits)}" if limits else ""
     others = f", nor can {len(rows) - 1:,} others" if len(rows) > 1 else ""

@@ -13,6 +13,7 @@ from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.native.columns import FINISHED, GROUPS, MIX, NODES, QUEUE, RESERVATIONS, RUNNING, USERS, Table
 from gpuyard.native.inputs import core_settings
+from gpuyard.native.slurm import add_slurm_settings
 from gpuyard.policies.support import tells_watts
 from gpuyard.workload.core_columns import core_nodes
 
@@ -48,6 +49,7 @@ def make_snapshot(
     epoch_s: float = 0.0,
     finished_early: Sequence[str | None] = (),
     nodes_changed: bool = False,
+    backfill_due: bool = True,
     config: SimulationConfig | None = None,
 ) -> _core.Snapshot:
     """A snapshot of a cluster, as every policy's ``decide`` takes it.
@@ -74,6 +76,7 @@ def make_snapshot(
         finished_early: Owners (None: the nodes that nobody owns) of whose jobs one finished now, before its
             expected end.
         nodes_changed: Whether a node failed or was repaired now.
+        backfill_due: Whether ``slurm`` makes a backfill pass now.
         config: Settings; the defaults if None.
 
     Raises:
@@ -106,14 +109,17 @@ def make_snapshot(
             "arrivals": float(arrivals),
             "arrivals_us": now_us if arrivals_s is None else _one_time("arrivals_s", arrivals_s),
             "nodes_changed": bool(nodes_changed),
+            "backfill_due": bool(backfill_due),
         },
     }
     shared = any((tables[name]["gpu_milli"] < 1000).any() for name in ("queue", "running"))
     tracked = bool(shared or "gpu_mask" in tables["running"])
     spec = core_nodes(cluster, with_watts=tells_watts(cluster), track_gpus=tracked)
     _check_named(config, user_table, group_table)
+    settings = core_settings(config, cluster, names)
+    add_slurm_settings(settings, config, cluster, None)
     try:
-        return _core.make_snapshot(spec, core_settings(config, cluster, names), tables, types.sets)
+        return _core.make_snapshot(spec, settings, tables, types.sets)
     except _core.SnapshotError as error:
         raise InputError(str(error)) from None
 
@@ -135,7 +141,10 @@ def snapshot_arrays(snapshot: _core.Snapshot, cluster: Cluster) -> dict[str, Any
     ]
     for name in ("queue", "running"):
         table = tables[name]
-        table["owner"] = [owners[number] for number in table.pop("queue")]
+        queues = table.pop("queue")
+        table["owner"] = [None if cluster.partitions else owners[number] for number in queues]
+        for column, entries in (("partition", cluster.partitions), ("qos", cluster.qos)):
+            table[column] = [entries[number].name if number >= 0 else None for number in table[column]]
         table["gpu_types"] = [named[number] for number in table.pop("type_set")]
     tables["running"]["state"] = [STATES[number] for number in tables["running"].pop("state")]
     return {
@@ -147,6 +156,7 @@ def snapshot_arrays(snapshot: _core.Snapshot, cluster: Cluster) -> dict[str, Any
         "arrivals": moment["arrivals"],
         "arrivals_s": moment["arrivals_us"] / 1e6,
         "nodes_changed": moment["nodes_changed"],
+        "backfill_due": moment["backfill_due"],
         "finished_early": early,
     }
 
@@ -209,7 +219,7 @@ def _sized(table: Table, rows: int, now_us: int) -> dict[str, NDArray[Any]]:
 
 
 def _early(cluster: Cluster, owners: Sequence[str | None]) -> NDArray[np.uint8]:
-    flags = np.zeros(len(cluster.owners) + 1, np.uint8)
+    flags = np.zeros(max(len(cluster.owners) + 1, len(cluster.partitions) + 1), np.uint8)
     for owner in owners:
         if owner is not None and owner not in cluster.owners:
             raise InputError(f"finished_early: {owner!r} owns no nodes of cluster {cluster.name}")

@@ -305,7 +305,7 @@ def acting_policy(name: str, kind: str | None = None) -> PolicySpec:
     why = None
     if policy.preempts:
         why = "stops running jobs"
-    elif policy.backfill == "conservative":
+    elif policy.backfill in ("conservative", "slurm"):
         why = "plans ahead of events"
     elif policy.is_optimised:
         why = "places several jobs together"

@@ -57,6 +57,16 @@ class Order(Heuristic):
         return _TRAITS[self.name]["sees_names"]
 
     @property
+    def fixed_while_waiting(self) -> bool:
+        """Whether the score of a waiting job stays the same."""
+        return _TRAITS[self.name]["fixed_while_waiting"]
+
+    @property
+    def changes_by_period(self) -> bool:
+        """Whether scores change at multiples of a time, all of them together."""
+        return _TRAITS[self.name]["changes_by_period"]
+
+    @property
     def runs_lean(self) -> bool:
         """Whether the lean simulator keeps all that it goes by."""
         return _TRAITS[self.name]["runs_lean"]
@@ -118,7 +128,7 @@ _register_all(
     ),
     _order("group-fair-share", "group with the least decayed usage first", source="Kay & Lauder 1988"),
     _order("drf", "user with the least dominant share first", source="Ghodsi et al., NSDI 2011"),
-    _order("multifactor", "weighted sum of age, size, fair share and priority", source=_SLURM),
+    _order("multifactor", "Slurm's priority: age, fair share, size, partition, QOS, resources", source=_SLURM),
     _order("srtf", "shortest remaining time first", source=_OPTIMAL),
     _order("ssf", "smallest remaining service (time x GPUs) first", source=_TIRESIAS),
     _order("las", "least attained service (time) first", source="Rai et al., SIGMETRICS 2003"),
@@ -152,6 +162,12 @@ _register_all(
         "every waiting job holds a reservation that later ones must not delay",
         True,
         source="Mu'alem & Feitelson, TPDS 2001",
+    ),
+    Heuristic(
+        "slurm",
+        "as Slurm: in order per partition, and now and then a plan that reserves whole nodes",
+        True,
+        source="Slurm sched/backfill plugin",
     ),
 )
 _register_all(

@@ -30,8 +30,12 @@ def check_supported(
     """
     _check_power(cluster, policy, config)
     _check_quotas(cluster, config)
+    if cluster.partitions or cluster.qos:
+        _check_partitions(cluster, policy, config)
     if policy is None:
         return
+    if policy.backfill == "slurm":
+        _check_slurm(policy, config)
     _check_cap(policy, config)
     if policy.is_optimised:
         _check_milp(workload, cluster, policy, config)
@@ -46,7 +50,9 @@ def check_supported(
         )
 
 
-def check_beginning(config: SimulationConfig) -> None:
+def check_beginning(
+    config: SimulationConfig, cluster: Cluster, policy: PolicySpec | None, workload: Workload
+) -> None:
     """Check that a schedule may be given up to a moment.
 
     Raises:
@@ -55,12 +61,56 @@ def check_beginning(config: SimulationConfig) -> None:
     obstacles = {
         "failures of nodes (node_mtbf_s)": config.node_mtbf_s is not None,
         "sleeping nodes (sleep_after_s)": config.sleep_after_s is not None,
+        "partitions": bool(cluster.partitions),
+        "slurm backfill": policy is not None and policy.backfill == "slurm",
+        "jobs that come after others (column after)": workload.has("after"),
     }
     for what, there in obstacles.items():
         if there:
             raise InputError(
                 f"a given beginning cannot be combined with {what}: what failed or slept before is unknown; "
                 f"leave that setting out, or begin otherwise ({setting('window_start', 'busy')})"
+            )
+
+
+def _check_partitions(cluster: Cluster, policy: PolicySpec | None, config: SimulationConfig) -> None:
+    """docs/contract/slurm.md, section 1: what clusters with partitions or limits do not go with."""
+    obstacles = {
+        "group quotas": bool(config.group_quotas),
+        "sleeping nodes": config.sleep_after_s is not None,
+        "a power cap": config.power_cap_w is not None,
+        "defragment": config.defragment,
+    }
+    if policy is not None:
+        obstacles |= {
+            f"order {policy.order}, which preempts": policy.preempts,
+            "conservative backfill": policy.backfill == "conservative",
+            f"placement {policy.placement}": policy.placement in (*SPLITTING, "milp"),
+        }
+    for what, there in obstacles.items():
+        if there:
+            raise InputError(
+                f"cluster {cluster.name} has partitions or limits, which cannot be combined with {what}; "
+                "leave that out, or leave partitions and qos out of the cluster's file"
+            )
+
+
+def _check_slurm(policy: PolicySpec, config: SimulationConfig) -> None:
+    """docs/contract/slurm.md, section 5."""
+    obstacles = {
+        f"order {policy.order}, which preempts": policy.preempts,
+        "express admission": policy.admission is not None,
+        "group quotas": bool(config.group_quotas),
+        "sleeping nodes": config.sleep_after_s is not None,
+        "a power cap": config.power_cap_w is not None,
+        "a locality penalty": config.locality_penalty > 0,
+        "defragment": config.defragment,
+        f"placement {policy.placement}": policy.placement in (*SPLITTING, "milp"),
+    }
+    for what, there in obstacles.items():
+        if there:
+            raise InputError(
+                f"policy {policy.name}: slurm backfill cannot be combined with {what}; leave that out, or use easy"
             )
 
 

@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gpuyard import _core
-from gpuyard.cluster.model import Cluster
+from gpuyard.cluster.model import Cluster, Partition
 from gpuyard.errors import InputError
 from gpuyard.units import plural
 from gpuyard.workload.schema import Workload
@@ -44,7 +44,13 @@ def core_nodes(cluster: Cluster, *, with_watts: bool, track_gpus: bool) -> _core
     del nodes["rack"]
     speeds = np.array([gpu_type.speed for gpu_type in cluster.gpu_types])
     watts = _watts(cluster) if with_watts else {}
-    return _core.ClusterSpec(**nodes, type_speed=speeds, track_gpus=track_gpus, **watts)
+    partitions = [
+        (cluster.partition_nodes(entry).tolist(), entry.priority_tier, entry.priority_job_factor)
+        for entry in cluster.partitions
+    ]
+    return _core.ClusterSpec(
+        **nodes, type_speed=speeds, track_gpus=track_gpus, partitions=partitions, **watts
+    )
 
 
 def _watts(cluster: Cluster) -> dict[str, Any]:
@@ -65,11 +71,59 @@ def demand_columns(frame: pl.DataFrame, cluster: Cluster) -> dict[str, Any]:
             columns[name] = frame[name].to_numpy().astype(dtype)
     if "nodes" in frame.columns and frame["nodes"].null_count() < len(frame):
         columns["nodes"] = frame["nodes"].fill_null(0).to_numpy().astype(np.int32)
+    partition = partition_numbers(frame, cluster)
+    if partition is not None:
+        columns["partition"] = partition
     if cluster.owners:
         owners = {name: index for index, name in enumerate(cluster.owners, start=1)}
         queues = frame["group"].replace_strict(owners, default=0, return_dtype=pl.Int32)
         columns["queue"] = queues.to_numpy()
     return columns | _type_columns(frame, cluster)
+
+
+def partition_numbers(frame: pl.DataFrame, cluster: Cluster) -> NDArray[np.int32] | None:
+    """Each job's partition as a number of the cluster's; None for a cluster without partitions.
+
+    Raises:
+        InputError: naming the first job of a partition that the cluster does not have.
+    """
+    if not cluster.partitions:
+        return None
+    known = {entry.name: number for number, entry in enumerate(cluster.partitions)}
+    known |= {"": number for number, entry in enumerate(cluster.partitions) if entry.default}
+    names = frame["partition"] if "partition" in frame.columns else pl.Series("partition", [""] * len(frame))
+    numbers: NDArray[np.int32] = names.replace_strict(known, default=-1, return_dtype=pl.Int32).to_numpy()
+    missing = np.flatnonzero(numbers < 0)
+    if not len(missing):
+        return numbers
+    row = frame.row(int(missing[0]), named=True)
+    job, name = row["source_id"] or f"of row {row['row']}", names[int(missing[0])]
+    listed = ", ".join(entry.name for entry in cluster.partitions)
+    what = (
+        f"asks for partition {name!r}, which cluster {cluster.name} does not have (it has {listed}); add it to the "
+        "cluster's file, or name one of these"
+        if name
+        else f"names no partition, and no partition of cluster {cluster.name} is the default; "
+        "state default = true for one of them"
+    )
+    raise InputError(f"job {job} {what}. {plural(len(missing), 'job')} like that")
+
+
+def fewest_nodes(frame: pl.DataFrame, cluster: Cluster, partition: Partition) -> NDArray[np.int64]:
+    """The fewest nodes of a partition that could hold each job."""
+    columns, nodes = cluster.node_columns(), cluster.partition_nodes(partition)
+    largest: dict[str, int] = {}
+    for kind, size in zip(columns["type"][nodes].tolist(), columns["gpus"][nodes].tolist(), strict=True):
+        name = cluster.gpu_types[kind].name
+        largest[name] = max(size, largest.get(name, 0))
+    any_type = max(largest.values())
+    node_gpus = np.array(
+        [any_type if types is None else max((largest.get(name, 0) for name in types), default=0)
+         for types in frame["gpu_types"].to_list()]
+    )  # fmt: skip
+    gpus, asked = frame["gpus"].to_numpy().astype(np.int64), asked_counts(frame)
+    fewest = -(-gpus // np.maximum(node_gpus, 1))
+    return np.where(asked > 0, asked, np.maximum(1, fewest))
 
 
 def _type_columns(frame: pl.DataFrame, cluster: Cluster) -> dict[str, Any]:

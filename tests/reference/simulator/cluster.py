@@ -1,10 +1,14 @@
-"""Sections 5, 6 and 17 of docs/contract/simulator.md: pools, what is free and held, run times, watts."""
+"""Sections 5, 6 and 17 of docs/contract/simulator.md: pools, what is free and held, run times, watts.
+
+Pools of partitions are those of section 1 of docs/contract/slurm.md.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reference.simulator.inputs import LATEST_US, UNLIMITED, Job, Node
+from reference.simulator.inputs import LATEST_US, UNLIMITED, Job, Node, Partition
+from reference.simulator.partitions import queue_names
 
 Watts = dict[str, tuple[float, float]]  # GPU type: (idle, peak)
 Allocation = tuple[tuple[int, int], ...]  # (node, GPUs) by ascending node
@@ -21,28 +25,62 @@ class Pool:
     owner: str | None
     speed: float
     nodes: tuple[int, ...]
+    partition: str | None = None
+    queue: str | None = None  # the owner, or the first partition of the queue
 
 
-def make_pools(nodes: Sequence[Node], speeds: dict[str, float]) -> list[Pool]:
+def make_pools(
+    nodes: Sequence[Node], speeds: dict[str, float], partitions: Sequence[Partition] = ()
+) -> list[Pool]:
+    return pools_of_partitions(nodes, speeds, partitions) if partitions else pools_of_owners(nodes, speeds)
+
+
+def pools_of_owners(nodes: Sequence[Node], speeds: dict[str, float]) -> list[Pool]:
     members: dict[tuple[str, str | None, int], list[int]] = {}
     for id, node in enumerate(nodes):
         members.setdefault((node.type, node.owner, node.gpus), []).append(id)
     return [
-        Pool(id, size, type, owner, speeds.get(type, 1.0), tuple(ids))
+        Pool(id, size, type, owner, speeds.get(type, 1.0), tuple(ids), queue=owner)
         for id, ((type, owner, size), ids) in enumerate(members.items())
     ]
 
 
+def pools_of_partitions(
+    nodes: Sequence[Node], speeds: dict[str, float], partitions: Sequence[Partition]
+) -> list[Pool]:
+    """One per (partition, GPU type, size): a node may be in several."""
+    queues = queue_names(partitions)
+    members: dict[tuple[str, str, int], list[int]] = {}
+    for partition in partitions:
+        for id in sorted(partition.nodes):
+            members.setdefault((partition.name, nodes[id].type, nodes[id].gpus), []).append(id)
+    return [
+        Pool(id, size, type, None, speeds.get(type, 1.0), tuple(ids), partition, queues[partition])
+        for id, ((partition, type, size), ids) in enumerate(members.items())
+    ]
+
+
 def queue_of(pools: list[Pool], job: Job) -> str | None:
-    """The owner group whose nodes the job uses; None for the unowned nodes."""
+    """The queue of the job's partition; else the owner group whose nodes it uses; None for unowned nodes."""
+    of_partition = [pool for pool in pools if pool.partition is not None and pool.partition == job.partition]
+    if of_partition:
+        return of_partition[0].queue
     return job.group if any(pool.owner == job.group for pool in pools) else None
+
+
+def queues(pools: list[Pool]) -> list[str | None]:
+    """All queues, in order."""
+    if any(pool.partition is not None for pool in pools):
+        return list(dict.fromkeys(pool.queue for pool in pools))
+    return [None, *dict.fromkeys(pool.owner for pool in pools if pool.owner is not None)]
 
 
 def allowed_pools(pools: list[Pool], job: Job) -> list[Pool]:
     return [
         pool
         for pool in pools
-        if pool.owner == queue_of(pools, job)
+        if pool.queue == queue_of(pools, job)
+        and pool.partition in (None, job.partition)
         and (job.gpu_types is None or pool.type in job.gpu_types)
         and (job.gpus == 0 or pool.size >= 1)
     ]

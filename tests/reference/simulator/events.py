@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reference.simulator.inputs import Outcome, to_us
+from reference.simulator import slurm
+from reference.simulator.dependencies import has_to_wait_for_none
+from reference.simulator.inputs import Outcome, Request, to_us
 from reference.simulator.state import MOST_FAILURES, Promise, Running, State
 
 
@@ -22,6 +24,9 @@ def times_of_events_us(state: State) -> Iterator[int]:
             yield node.changes_us
     for request in state.arriving:
         yield request.submit_us
+    backfill_us = slurm.next_backfill_us(state)
+    if backfill_us is not None:
+        yield backfill_us
     decides_from_us = state.beginning.decides_from_us
     if state.preempts and state.queued:
         tick_us = to_us(state.settings.reschedule_s)
@@ -52,15 +57,28 @@ def happen(state: State) -> None:
         if run in state.running and run.stopped_us is not None and run.effect_us == now_us:
             end_stop(state, run)
     begin(state)
-    for request in [request for request in state.arriving if request.submit_us == now_us]:
-        state.arriving.remove(request)
-        prediction_us = state.finished.prediction_us(request.job)
-        state.predictions_us[request.id] = prediction_us
-        if state.settings.estimates == "history":
-            request = replace(request, estimate_us=prediction_us)
-        if request.job.gpus > 0:
-            state.arrived[request.job.gpus, request.job.gpu_milli] += 1
-        state.enter_queue(request)
+    arrive(state)
+
+
+def arrive(state: State) -> None:
+    """Jobs enter their queue at their submit, or when the last job that they wait for ends."""
+    submitted = [request for request in state.arriving if request.submit_us == state.now_us]
+    state.arriving = [request for request in state.arriving if request not in submitted]
+    state.waiting_for_others += submitted
+    for request in sorted(state.waiting_for_others, key=lambda request: request.id):
+        if has_to_wait_for_none(request.job, state.outcomes, state.jobs):
+            state.waiting_for_others.remove(request)
+            enter_queue_first(state, request)
+
+
+def enter_queue_first(state: State, request: Request) -> None:
+    prediction_us = state.finished.prediction_us(request.job)
+    state.predictions_us[request.id] = prediction_us
+    if state.settings.estimates == "history":
+        request = replace(request, estimate_us=prediction_us)
+    if request.job.gpus > 0:
+        state.arrived[request.job.gpus, request.job.gpu_milli] += 1
+    state.enter_queue(request)
 
 
 def finish(state: State, run: Running) -> None:
@@ -82,6 +100,7 @@ def finish(state: State, run: Running) -> None:
 
 def repair(state: State, node: int) -> None:
     what = state.node_states[node]
+    state.changed_us = state.now_us
     what.is_down = False
     what.idle_since_us = state.now_us
     what.changes_us = state.now_us + state.time_to_failure_us(node)
@@ -90,6 +109,7 @@ def repair(state: State, node: int) -> None:
 def fail(state: State, node: int) -> None:
     """Section 16."""
     what = state.node_states[node]
+    state.changed_us = state.now_us
     what.changes_us = state.now_us + state.time_to_repair_us(node)
     what.failures += 1
     what.is_down = True

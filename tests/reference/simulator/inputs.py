@@ -1,4 +1,7 @@
-"""Sections 1 to 4 of docs/contract/simulator.md: numbers, random draws, jobs, settings and estimates."""
+"""Sections 1 to 4 of docs/contract/simulator.md: numbers, random draws, jobs, settings and estimates.
+
+And the inputs of docs/contract/slurm.md: partitions and qualities of service.
+"""
 
 import math
 from collections.abc import Mapping
@@ -27,7 +30,7 @@ TIER_RULES = ("tier", "tier-balance", "tier-lex", "tier-cost")
 NEW_ORDERS = ("power-aware", "qssf", "group-fair-share", "drf", "multifactor")
 PREEMPTIVE_ORDERS = ("srtf", "ssf", "las", "las-2d", "tiresias", "gittins")
 ALL_ORDERS = ORDERS_BY_ESTIMATE + OTHER_ORDERS + NEW_ORDERS + PREEMPTIVE_ORDERS
-ALL_BACKFILLS = (*BACKFILLS, "conservative")
+ALL_BACKFILLS = (*BACKFILLS, "conservative", "slurm")
 ALL_ESTIMATES = (*ESTIMATES, "history")
 ALL_PLACEMENTS = POOL_RULES + SPLITTING_RULES + NEW_POOL_RULES + TIER_RULES
 
@@ -58,6 +61,9 @@ class Job:
     deadline_s: float | None = None
     row: int | None = None  # None: its position
     nodes: int | None = None  # that its user asked for
+    partition: str = ""
+    qos: str = ""
+    after: tuple[int, ...] = ()  # positions of the jobs that have to end before
 
     @property
     def asked_nodes(self) -> int | None:
@@ -87,6 +93,36 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Partition:
+    """As `gpuyard.cluster.model.Partition`, with node ids in place of names."""
+
+    name: str
+    nodes: tuple[int, ...]
+    default: bool = False
+    priority_tier: int = 1
+    priority_job_factor: int = 1
+    max_time_s: float | None = None
+    max_nodes: int | None = None
+    max_gpus_per_job: int | None = None
+    max_gpus_per_user: int | None = None
+    max_jobs_per_user: int | None = None
+
+
+@dataclass(frozen=True)
+class Qos:
+    """As `gpuyard.cluster.model.Qos`."""
+
+    name: str
+    priority: int = 0
+    max_time_s: float | None = None
+    max_gpus_per_job: int | None = None
+    max_gpus_per_user: int | None = None
+    max_jobs_per_user: int | None = None
+    max_gpus_per_group: int | None = None
+    max_gpus: int | None = None
+
+
+@dataclass(frozen=True)
 class Policy:
     order: str
     backfill: str = "strict"
@@ -97,7 +133,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Settings:
-    """As `gpuyard.config.SimulationConfig`, and the workload's `origin_s`."""
+    """As `gpuyard.config.SimulationConfig`, and the workload's `origin_s` and `epoch_s`."""
 
     estimates: str = "exact"
     noise_sigma: float = 1.0
@@ -106,16 +142,32 @@ class Settings:
     locality_penalty: float = 0.0
     usage_half_life_s: float = 604800.0
     origin_s: float = 0.0
+    epoch_s: float = 0.0  # what the log's clock showed at time 0
 
     user_shares: Mapping[str, float] = field(default_factory=dict)
     group_shares: Mapping[str, float] = field(default_factory=dict)
     age_weight: float = 1000.0
-    size_weight: float = 100.0
     fair_share_weight: float = 1000.0
+    size_weight: float = 100.0
+    partition_weight: float = 0.0
+    qos_weight: float = 0.0
+    gpu_weight: float = 0.0
+    cpu_weight: float = 0.0
+    memory_weight: float = 0.0
     priority_weight: float = 1000.0
     max_age_s: float = 604800.0
+    favor_small: bool = False
+    fair_share: str = "tree"  # or "classic"
+    priority_calc_s: float = 300.0
     group_quotas: Mapping[str, int] = field(default_factory=dict)
     quota_borrowing: bool = True
+
+    bf_interval_s: float = 30.0
+    bf_max_job_test: int = 500
+    bf_max_job_part: int = 0
+    bf_max_job_user: int = 0
+    bf_window_s: float = 86400.0
+    bf_resolution_s: float = 60.0
 
     reschedule_s: float = 60.0
     min_run_s: float = 300.0

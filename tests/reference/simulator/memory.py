@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reference.simulator.inputs import Job
 
@@ -27,6 +27,22 @@ class Usage:
         self.gpu_s = self.at(now_us, half_life_s)
         self.updated_us = now_us
         self.milli += milli
+
+
+@dataclass
+class UsageOverTime:
+    """Decayed usage of an association, of which also earlier values are asked for."""
+
+    changes: list[Usage] = field(default_factory=list)  # what it was after each change, by time
+
+    def at(self, moment_us: int, half_life_s: float) -> float:
+        before = [usage for usage in self.changes if usage.updated_us <= moment_us]
+        return before[-1].at(moment_us, half_life_s) if before else 0.0
+
+    def add(self, milli: int, now_us: int, half_life_s: float) -> None:
+        usage = replace(self.changes[-1]) if self.changes else Usage(updated_us=now_us)
+        usage.add(milli, now_us, half_life_s)
+        self.changes.append(usage)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from reference.simulator.inputs import (
     uniform,
 )
 from reference.simulator.memory import Usage
+from reference.simulator.multifactor import score as multifactor_score
 from reference.simulator.state import State
 
 
@@ -83,16 +84,7 @@ def new_score(state: State, request: Request) -> float:
     if state.policy.order == "drf":
         return dominant_share(state, request)
     assert state.policy.order == "multifactor"
-    w = to_s(state.now_us - request.submit_us)
-    age = min(w / settings.max_age_s, 1.0)
-    cluster_gpus = sum(node.gpus for node in state.nodes)
-    size = job.size / float(cluster_gpus) if cluster_gpus > 0 else 0.0
-    return -(
-        settings.age_weight * age
-        + settings.size_weight * size
-        + settings.fair_share_weight * fair_share_factor(state, job.user)
-        + settings.priority_weight * job.priority
-    )
+    return multifactor_score(state, request)
 
 
 def least_energy_rate(state: State, request: Request) -> float:
@@ -122,17 +114,6 @@ def dominant_share(state: State, request: Request) -> float:
         if capacity > 0:
             shares.append(float(wanted) / float(capacity))
     return max(shares)
-
-
-def fair_share_factor(state: State, user: str) -> float:
-    """The factor `fair` of `multifactor`."""
-    total, weights = 0.0, 0.0
-    for name in state.users:
-        total += usage_now(state, state.usage, name)
-        weights += state.settings.user_shares.get(name, 1.0)
-    used = usage_now(state, state.usage, user) / total if total != 0.0 else 0.0
-    share = state.settings.user_shares.get(user, 1.0) / weights
-    return math.exp2(-(used / share))
 
 
 def preemptive_score(state: State, request: Request) -> float:

@@ -5,6 +5,7 @@ import math
 from reference.simulator.cluster import Allocation, allowed_pools, change, copy_of, take
 from reference.simulator.inputs import PREEMPTIVE_ORDERS, SPLITTING_RULES, Request, to_s, to_us
 from reference.simulator.orders import is_aged
+from reference.simulator.partitions import tier_of
 from reference.simulator.placement import quota_of
 from reference.simulator.state import Promise, Running, State
 
@@ -26,7 +27,7 @@ def make_pass(
 ) -> None:
     some_job_did_not_fit = False
     for position, request in enumerate(ranked):
-        if within_quotas and not is_within_quota(state, request):
+        if not may_be_tried(state, request, within_quotas):
             continue
         allocation = state.place(state.free, request)
         if allocation is not None:
@@ -55,7 +56,7 @@ def backfill(
     if state.policy.backfill == "easy-sjf":
         others = shortest_first(state, others)
     for request in others:
-        if within_quotas and not is_within_quota(state, request):
+        if not may_be_tried(state, request, within_quotas):
             continue
         allocation = state.place(state.free, request)
         if allocation is None or not is_admitted(state, request, allocation):
@@ -67,9 +68,14 @@ def backfill(
 
 def shortest_first(state: State, others: list[Request]) -> list[Request]:
     """The order in which `easy-sjf` tries the jobs behind the head."""
-    aged = [request for request in others if is_aged(state, request)]
-    young = [request for request in others if not is_aged(state, request)]
-    return aged + sorted(young, key=lambda r: math.inf if r.estimate_us is None else r.estimate_us)
+
+    def rank(request: Request) -> tuple[float, ...]:
+        tier = tier_of(request.job, state.partitions)
+        if is_aged(state, request):
+            return (-tier, 0)
+        return (-tier, 1, math.inf if request.estimate_us is None else request.estimate_us)
+
+    return sorted(others, key=rank)
 
 
 def expected_end_us(state: State, run: Running) -> float:
@@ -117,7 +123,7 @@ def is_admitted(state: State, request: Request, allocation: Allocation) -> bool:
     if state.policy.placement in SPLITTING_RULES:
         its_pools = allowed_pools(state.pools, job)  # of size >= 1, since the job has GPUs
     else:
-        its_pools = [pool for pool in state.pools if allocation[0][0] in pool.nodes]
+        its_pools = [pool for pool in allowed_pools(state.pools, job) if allocation[0][0] in pool.nodes]
     ids = {id for pool in its_pools for id in pool.nodes}
     if not any(part.node in ids for other in state.running for part in other.held):
         return True
@@ -127,6 +133,11 @@ def is_admitted(state: State, request: Request, allocation: Allocation) -> bool:
     free = float(sum(state.free[id].free_milli for id in ids if state.free[id].available)) / 1000.0
     c = float(sum(pool.size * len(pool.nodes) for pool in its_pools))
     return (free - job.size) / c >= k * math.log(max(r, t0_s) / t0_s)
+
+
+def may_be_tried(state: State, request: Request, within_quotas: bool) -> bool:
+    """Whether the job is within its quota, if that counts, and within limits."""
+    return state.is_within_limits(request) and (not within_quotas or is_within_quota(state, request))
 
 
 def is_within_quota(state: State, request: Request) -> bool:

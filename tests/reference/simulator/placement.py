@@ -28,10 +28,13 @@ from reference.simulator.inputs import (
     TIER_RULES,
     Job,
     Node,
+    Partition,
+    Qos,
     Request,
     Settings,
     draw,
 )
+from reference.simulator.limits import can_ever_be_within
 from reference.simulator.tiers import best_way
 
 
@@ -275,11 +278,17 @@ def can_ever_start(
     seed: int,
     settings: Settings | None = None,
     watts: Watts | None = None,
+    partitions: Sequence[Partition] = (),
+    qos: Sequence[Qos] = (),
 ) -> bool:
     """Whether the rule places the job on the empty cluster; `row` is its original row.
 
-    The power cap (section 17) and quotas without borrowing (section 18) count if settings are given.
+    The power cap (section 17) and quotas without borrowing (section 18) count if settings are given. So do
+    limits of partitions and qualities of service; the job has to name its partition.
     """
+    pools = make_pools(nodes, speeds, partitions)
+    if not can_ever_be_within(job, pools, partitions, qos):
+        return False
     request = Request(0, row, job, 0, 1, None)
     cap_w = None if settings is None else settings.power_cap_w
     world = World(nodes, watts or {}, cap_w)
@@ -287,7 +296,7 @@ def can_ever_start(
         total = sum(node.gpus for node in nodes)
         if job.milli > 1000 * quota_of(job.group, settings, total):
             return False
-    return place(make_pools(nodes, speeds), empty_cluster(nodes), request, placement, seed, world) is not None
+    return place(pools, empty_cluster(nodes), request, placement, seed, world) is not None
 
 
 def quota_of(group: str, settings: Settings, cluster_gpus: int) -> int:

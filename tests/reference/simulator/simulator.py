@@ -1,4 +1,4 @@
-"""The reference simulator: docs/contract/simulator.md in slow, plain Python, and nothing else.
+"""The reference simulator: docs/contract/simulator.md and slurm.md in slow, plain Python, and nothing else.
 
 It exists to be compared with the C++ core, so it is written for obviousness. Every decision pass sorts the
 whole queue, every count is counted anew, and every question about the future is answered by releasing jobs
@@ -18,6 +18,14 @@ This module is what tests import; the parts are in tests/reference:
     conservative  10     reservations
     support       20     what is refused
     simulation           the run loop
+
+And those of docs/contract/slurm.md, in its order:
+
+    partitions    1      which partition a job uses, and which share a queue
+    limits        2      of partitions and qualities of service
+    dependencies  3      jobs that wait for others to end
+    multifactor   4      Slurm's priority
+    slurm         5      its main and its backfill pass
 """
 
 from reference.simulator.beginning import ImpossibleBeginningError
@@ -63,7 +71,9 @@ from reference.simulator.inputs import (
     Job,
     Node,
     Outcome,
+    Partition,
     Policy,
+    Qos,
     Request,
     Run,
     Settings,
@@ -113,9 +123,11 @@ __all__ = [
     "Node",
     "NodeState",
     "Outcome",
+    "Partition",
     "Policy",
     "Pool",
     "Promise",
+    "Qos",
     "Request",
     "Run",
     "Running",

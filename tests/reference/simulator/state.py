@@ -23,7 +23,9 @@ from reference.simulator.inputs import (
     Job,
     Node,
     Outcome,
+    Partition,
     Policy,
+    Qos,
     Request,
     Run,
     Settings,
@@ -32,7 +34,8 @@ from reference.simulator.inputs import (
     restore_us,
     to_us,
 )
-from reference.simulator.memory import Finished, Usage
+from reference.simulator.limits import is_within
+from reference.simulator.memory import Finished, Usage, UsageOverTime
 from reference.simulator.placement import World, place
 
 MOST_FAILURES = 100_000
@@ -110,25 +113,35 @@ class State:
     nodes: Sequence[Node] = ()
     watts: Watts = field(default_factory=dict)
     beginning: Beginning = field(default_factory=lambda: Beginning(0))
+    partitions: Sequence[Partition] = ()
+    qos: Sequence[Qos] = ()
     now_us: int = 0
     instant: int = -1
+    jobs: int = 0  # of the workload
+    waiting_for_others: list[Request] = field(
+        default_factory=list
+    )  # submitted, but have to wait for other jobs
     queued: list[Request] = field(default_factory=list)
     running: list[Running] = field(default_factory=list)
     promises: dict[int, Promise] = field(default_factory=dict)  # by job
     kept: dict[int, Kept] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)  # by user
     group_usage: dict[str, Usage] = field(default_factory=dict)
-    users: list[str] = field(default_factory=list)  # of the workload, by name
+    association_usage: dict[tuple[str, str], UsageOverTime] = field(default_factory=dict)
+    associations: list[tuple[str, str]] = field(default_factory=list)  # of the workload, (group, user)
     finished: Finished = field(default_factory=Finished)
     predictions_us: dict[int, int] = field(default_factory=dict)
     arrived: Counter[tuple[int, int]] = field(default_factory=Counter)
     node_states: list[NodeState] = field(default_factory=list)
+    changed_us: int | None = None  # when last a job entered a queue, took or released, or a node changed
+    last_backfill_us: int = 0  # when the last backfill pass of `slurm` was
     first_begin: dict[int, tuple[int, bool]] = field(default_factory=dict)  # and whether backfilled
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.users = sorted({request.job.user for request in self.arriving})
+        self.jobs = len(self.arriving)
+        self.associations = sorted({(request.job.group, request.job.user) for request in self.arriving})
         self.node_states = [NodeState() for _ in self.free]
         if self.settings.node_mtbf_s is not None:
             for id, state in enumerate(self.node_states):
@@ -196,6 +209,11 @@ class State:
         world = World(self.nodes, self.watts, self.settings.power_cap_w, asleep, self.arrived)
         return place(self.pools, free, request, self.policy.placement, self.settings.seed, world)
 
+    def is_within_limits(self, request: Request) -> bool:
+        """Section 2 of docs/contract/slurm.md."""
+        running = [run.request.job for run in self.running]
+        return is_within(request.job, running, self.partitions, self.qos)
+
     # --- run times
 
     def restore_us(self, request: Request) -> int:
@@ -232,6 +250,7 @@ class State:
     def take(
         self, request: Request, allocation: Allocation, begin_us: int, waited_us: int, backfilled: bool
     ) -> Running:
+        self.changed_us = self.now_us
         held = take(self.free, request.job, allocation)
         self.add_usage(request.job, +1)
         restore_us = self.restore_us(request)
@@ -281,10 +300,12 @@ class State:
         return checkpoint_us(run.request.job, self.settings)
 
     def enter_queue(self, request: Request) -> None:
+        self.changed_us = self.now_us
         self.kept_of(request.id).entered_us = self.now_us
         self.queued.append(request)
 
     def release(self, run: Running) -> None:
+        self.changed_us = self.now_us
         change(self.free, run.held, +1)
         self.add_usage(run.request.job, -1)
         self.running.remove(run)
@@ -318,6 +339,8 @@ class State:
         for usages, name in ((self.usage, job.user), (self.group_usage, job.group)):
             usage = usages.setdefault(name, Usage())
             usage.add(sign * job.milli, self.now_us, self.settings.usage_half_life_s)
+        over_time = self.association_usage.setdefault((job.group, job.user), UsageOverTime())
+        over_time.add(sign * job.milli, self.now_us, self.settings.usage_half_life_s)
 
     # --- nodes
 

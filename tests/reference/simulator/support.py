@@ -1,4 +1,4 @@
-"""Section 20 of docs/contract/simulator.md: which combinations there are."""
+"""Section 20 of docs/contract/simulator.md, and docs/contract/slurm.md: which combinations there are."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,9 +13,12 @@ from reference.simulator.inputs import (
     Beginning,
     Job,
     Node,
+    Partition,
     Policy,
+    Qos,
     Settings,
 )
+from reference.simulator.limits import has_running_limits
 
 LARGEST_TIER_NODE = 16
 
@@ -27,12 +30,53 @@ def check(
     settings: Settings,
     watts: Watts,
     given: Beginning | None = None,
+    partitions: Sequence[Partition] = (),
+    qos: Sequence[Qos] = (),
 ) -> None:
-    """Raises ValueError if the page does not say yes to this."""
+    """Raises ValueError if the pages do not say yes to this."""
     if given is not None and (settings.node_mtbf_s is not None or settings.sleep_after_s is not None):
         raise ValueError("failures and sleep do not go with a given beginning")
     for message in problems(nodes, jobs, policy, settings, watts):
         raise ValueError(message)
+    if given is not None and any(job.after for job in jobs):
+        raise ValueError("dependencies do not go with a given beginning")
+    if given is not None and policy.backfill == "slurm":
+        raise ValueError("the backfill rule slurm does not go with a given beginning")
+    preempts = policy.order in PREEMPTIVE_ORDERS or settings.defragment
+    if has_running_limits(partitions, qos) and (preempts or policy.backfill == "conservative"):
+        raise ValueError("running limits do not go with preemption and conservative backfill")
+    if partitions:
+        for message in problems_with_partitions(nodes, policy, settings):
+            raise ValueError(f"{message} not for clusters with partitions")
+    if policy.backfill == "slurm":
+        for message in problems_with_slurm(policy, settings):
+            raise ValueError(f"{message} not go with the backfill rule slurm")
+
+
+def problems_with_partitions(nodes: Sequence[Node], policy: Policy, settings: Settings) -> Iterator[str]:
+    if any(node.owner is not None for node in nodes):
+        yield "owned nodes are"
+    if settings.group_quotas:
+        yield "quotas are"
+    if policy.backfill == "conservative":
+        yield "conservative backfill is"
+    if policy.order in PREEMPTIVE_ORDERS or settings.defragment:
+        yield "preemption is"
+    if settings.sleep_after_s is not None or settings.power_cap_w is not None:
+        yield "sleep and a power cap are"
+    if policy.placement in SPLITTING_RULES:
+        yield f"{policy.placement} placement is"
+
+
+def problems_with_slurm(policy: Policy, settings: Settings) -> Iterator[str]:
+    if policy.express is not None or settings.group_quotas:
+        yield "express and quotas do"
+    if settings.sleep_after_s is not None or settings.power_cap_w is not None:
+        yield "sleep and a power cap do"
+    if settings.locality_penalty > 0:
+        yield "a locality penalty does"
+    if policy.placement in SPLITTING_RULES:
+        yield f"{policy.placement} placement does"
 
 
 def problems(

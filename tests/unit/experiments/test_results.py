@@ -147,13 +147,17 @@ def test_tests_of_different_things_are_not_put_together(finished: Experiment) ->
 
 def test_the_page_shows_tests_together(finished: Experiment, tmp_path: Path) -> None:
     recipe = finished.recipe
-    shutil.copytree(finished.here / "test", finished.here / "again", dirs_exist_ok=True)
+    here = tmp_path / finished.name
+    shutil.copytree(finished.here, here)
+    shutil.copytree(here / "test", here / "again")
     asked = Together(tables=("test", "again"), learned=("evolve-3", "evolve-3"), title="Both", headline="Two")
     tables = (recipe.table[0], recipe.table[0].model_copy(update={"evaluation": "again"}))
-    two = replace(finished, recipe=recipe.model_copy(update={"table": tables, "together": (asked,)}))
+    two = replace(
+        finished, recipe=recipe.model_copy(update={"table": tables, "together": (asked,)}), here=here
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Experiment, "check_done", lambda self, name: None)
-        page = published_page(two, tmp_path)
+        page = published_page(two, tmp_path / "published")
     part = page[page.index("## Both") :]
     assert "12 windows of 24 jobs" in part
     assert "its own reference" in part

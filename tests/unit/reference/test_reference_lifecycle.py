@@ -1,6 +1,5 @@
 """Hand-computed cases that pin sections 8 to 20 in the reference; each comment is the computation."""
 
-import math
 from collections import Counter
 from dataclasses import replace
 
@@ -389,28 +388,6 @@ def test_drf_takes_the_larger_share_of_what_is_held_and_asked() -> None:
     now.queued += [request(0, Job(0, 1, 2, cpus=8, user="ada")), first, second, other]
     now.start(now.queued[0], ((0, 2),), backfilled=False)
     assert [now.score(each) for each in (first, second, other)] == [9 / 16, 5 / 8, 4 / 8]
-
-
-def test_multifactor_by_hand() -> None:
-    # age 50 / 100, size 2 / 4, nothing used: 10 * 0.5 + 4 * 0.5 + 3 * 1 + 0.5 * 2 = 11.
-    settings = Settings(
-        age_weight=10,
-        size_weight=4,
-        fair_share_weight=3,
-        priority_weight=0.5,
-        max_age_s=100,
-        user_shares={"bo": 3},
-    )
-    now = moment([Node("a100", 4)], "multifactor", settings)
-    now.users, now.now_us = ["ada", "bo"], 50 * S
-    job = request(0, Job(0, 1, 2, user="ada", priority=2.0))
-    assert now.score(job) == -11.0
-    # ada used 1 of 4 GPU-seconds, her share is 1 / 4: exp2(-1). Bo used 3 / 4 of it for a share of 3 / 4.
-    now.usage = {"ada": Usage(1.0, 50 * S), "bo": Usage(3.0, 50 * S)}
-    assert now.score(job) == -(5.0 + 2.0 + 3 * 0.5 + 1.0)
-    assert now.score(replace(job, job=replace(job.job, user="bo"))) == -9.5
-    now.usage["bo"] = Usage(0.0, 50 * S)
-    assert now.score(job) == -(5.0 + 2.0 + 3 * math.exp2(-4.0) + 1.0)
 
 
 def test_shares_divide_usage() -> None:

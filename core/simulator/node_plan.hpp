@@ -1,0 +1,87 @@
+// The plan of a backfill pass of `slurm`: whole nodes reserved for jobs that have to wait. docs/contract/slurm.md,
+// section 5.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/index.hpp"
+#include "policy/placement.hpp"
+
+namespace gpuyard {
+
+class NodePlan {
+public:
+    // What is free now is `state`: it changes with starts, of which the plan is told, and is as before after every
+    // question.
+    NodePlan(ClusterState& state, const std::vector<Demand>& demands, Placer& placer)
+        : now_(state),
+          later_(state),
+          demands_(demands),
+          placer_(placer),
+          known_(demands.size()) {}
+
+    struct Clock {
+        Time now_us = 0, latest_us = 0;  // latest: of begins
+        Time epoch_us = 0, resolution_us = 1;
+    };
+    void begin(const Clock& clock);
+    // A job that runs, before the first question.
+    void add_running(Time expected_end_us, std::int32_t demand, std::span<const Part> parts);
+    // A job that starts now.
+    void add_started(Time expected_end_us, std::int32_t demand, std::span<const Part> parts);
+    // The first time at which the job can run for `run_us` on nodes that are not reserved then; kEndless if there is
+    // none up to the latest. `out` says where.
+    Time find(std::int32_t demand, std::int64_t row, Time run_us, Allocation& out);
+    // Keeps these nodes for a job that begins then.
+    void reserve(Time begin_us, Time run_us, std::span<const Part> parts);
+
+private:
+    struct Release {
+        Time end_us;
+        std::int32_t demand;
+        std::size_t first_part;
+        std::uint32_t part_count;
+    };
+    struct Reserved {
+        Time begin_us, end_us;
+        std::size_t first_part;
+        std::uint32_t part_count;
+    };
+    // What was found for a demand in this pass. Jobs that run no shorter cannot begin before.
+    struct Known {
+        std::uint64_t pass = 0;
+        Time run_us = 0;
+        Time begin_us = 0;
+        Time room_us = 0;  // before that there is no room even without reservations
+    };
+
+    template <class Entry>
+    std::span<const Part> parts_of(const Entry& entry) const {
+        return std::span(parts_).subspan(entry.first_part, entry.part_count);
+    }
+    Time round_down(Time time) const;
+    void prepare_later();
+    void move_to(Time time);
+    void close_reserved(ClusterState& state, Time from_us, Time to_us);
+    bool place_at(Time time, std::int32_t demand, std::int64_t row, Time run_us, Allocation& out);
+    void add_time(Time time);
+
+    ClusterState& now_;
+    ClusterState later_;  // with the first `released_` releases made
+    const std::vector<Demand>& demands_;
+    Placer& placer_;
+    Clock clock_;
+    bool ready_ = false;             // `later_` and `times_` are
+    std::vector<Release> releases_;  // by end
+    std::size_t released_ = 0;
+    std::vector<Time> times_;  // candidates after now, ascending
+    std::vector<Reserved> reserved_;
+    std::vector<Part> parts_;
+    std::vector<std::int32_t> closed_;
+    std::vector<Known> known_;  // by demand
+    std::uint64_t pass_ = 0;
+};
+
+}  // namespace gpuyard
