@@ -150,9 +150,9 @@ def _check_acyclic(
                 free.append(job)
     if left:
         job = _on_circle(left)
-        names = [name_of(workload, int(kept[number])) for number in job[:4]]
+        names = ", ".join(str(name_of(workload, int(kept[number]))) for number in job[:4])
         raise InputError(
-            f"workload {workload.metadata.name}: {', '.join(names)} wait for one another (column after), so none can "
+            f"workload {workload.metadata.name}: {names} wait for one another (column after), so none can "
             "ever start; correct the column, or leave it out"
         )
 

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard import cli
 from gpuyard.cluster.imports.recognise import import_cluster
 from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
+from gpuyard.policies.policy_file import read_policy_file
 from support.paths import ROOT
 
 SAMPLE = ROOT / "tests" / "data" / "slurm-conf"
@@ -191,3 +193,25 @@ def test_shares_of_accounts_and_users_become_settings_where_they_are_simple():
 def test_tables_of_qoses_alone_are_no_cluster():
     with pytest.raises(InputError, match="says nothing of nodes"):
         imported("qos.txt")
+
+
+def test_the_command_writes_the_cluster_and_the_policy_and_lists_every_key(tmp_path, capfd):
+    cluster, policy = tmp_path / "cluster.toml", tmp_path / "policy.toml"
+    files = [str(SAMPLE / name) for name in ("slurm.conf", "gres.conf", "qos.txt", "assoc.txt")]
+    out = ["--out", str(cluster), "--policy-out", str(policy)]
+    assert cli.main(["cluster", "import", *files, *out]) == cli.DONE
+    printed = capfd.readouterr().out
+    assert "FancyNewKey" in printed
+    assert "slurm.conf:31" in printed
+    assert "AuthType (line 4)" in printed
+    assert Cluster.from_toml(cluster).total_gpus == 40
+    assert read_policy_file(policy).settings["age_weight"] == 1000
+
+
+def test_only_slurm_conf_has_a_policy(tmp_path, capfd):
+    nodes = tmp_path / "nodes.txt"
+    nodes.write_text("NodeName=a CPUTot=4 State=IDLE")
+    out = ["--out", str(tmp_path / "c.toml"), "--policy-out", str(tmp_path / "p.toml")]
+    assert cli.main(["cluster", "import", str(nodes), *out]) == cli.BAD_INPUT
+    assert "only slurm.conf says what the policy is" in capfd.readouterr().err
+    assert not (tmp_path / "c.toml").exists()
