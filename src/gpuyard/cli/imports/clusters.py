@@ -44,17 +44,12 @@ def import_nodes(
     """
     from gpuyard.cluster.imports.recognise import import_cluster
     from gpuyard.policies.policy_file import policy_file_text
-    from gpuyard.workload.chunks import open_bytes
     from gpuyard.workload.intake.pipes import regular_files
 
     check_output("--out", out, (".toml",))
     check_output("--policy-out", policy_out, (".toml",))
     with regular_files(files) as paths:
-        texts = {}
-        for path in paths:
-            with open_bytes(path) as content:
-                texts[path] = content.read().decode("utf-8", errors="replace")
-        found = import_cluster(texts)
+        found = import_cluster({path: _text(path) for path in paths})
     if policy_out is not None and found.policy is None:
         raise InputError(
             f"--policy-out {policy_out}: only slurm.conf says what the policy is; give that file"
@@ -63,6 +58,13 @@ def import_nodes(
     if policy_out is not None and found.policy is not None:
         write_text(policy_out, policy_file_text(found.policy, found.settings))
     _show(found, out, policy_out, json=json)
+
+
+def _text(path: Path) -> str:
+    from gpuyard.workload.chunks import open_bytes
+
+    with open_bytes(path) as content:
+        return content.read().decode("utf-8", errors="replace")
 
 
 def _show(found: "ImportedCluster", out: Path, policy_out: Path | None, *, json: bool) -> None:

@@ -103,16 +103,8 @@ def make_cluster(
     Raises:
         InputError: if there is no node, or none that could run anything.
     """
-    listed = {node.name: node for node in nodes}
     notes: dict[str, list[str]] = {}
-    groups: dict[Kind, list[str]] = {}
-    for node in listed.values():
-        kind = _kind(node, notes)
-        if kind is not None:
-            groups.setdefault(kind, []).append(node.name)
-    if not groups:
-        what = f"none of its {len(listed)} nodes states GPUs or CPUs" if listed else "lists no node"
-        raise InputError(f"{source}: {what}; a cluster needs at least one node that could run something")
+    groups = _alike({node.name: node for node in nodes}, source, notes)
     kept = {name for names in groups.values() for name in names}
     types = sorted({kind for kind, *_ in groups})
     try:
@@ -128,6 +120,21 @@ def make_cluster(
     except ValidationError as error:
         raise refusal(error, source) from None
     return cluster, (_size(cluster), *(f"{what}: {_some(names)}" for what, names in notes.items()))
+
+
+def _alike(
+    nodes: Mapping[str, ListedNode], source: str, notes: dict[str, list[str]]
+) -> dict[Kind, list[str]]:
+    """Names of nodes by what makes them alike."""
+    groups: dict[Kind, list[str]] = {}
+    for node in nodes.values():
+        kind = _kind(node, notes)
+        if kind is not None:
+            groups.setdefault(kind, []).append(node.name)
+    if not groups:
+        what = f"none of its {len(nodes)} nodes states GPUs or CPUs" if nodes else "lists no node"
+        raise InputError(f"{source}: {what}; a cluster needs at least one node that could run something")
+    return groups
 
 
 def _size(cluster: Cluster) -> str:

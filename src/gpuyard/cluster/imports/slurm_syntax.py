@@ -82,6 +82,8 @@ def _statements(path: Path, text: str, above: tuple[Path, ...]) -> Iterator[Stat
 
 
 def _included(path: Path, name: str, where: str, above: tuple[Path, ...]) -> Iterator[Statement]:
+    if "\0" in name:
+        raise InputError(f"{where}: includes a file whose name holds a zero byte; expected Include FILE")
     other = path.parent / name
     if other.resolve() in above or len(above) > MOST_DEEP:
         chain = " -> ".join(str(one) for one in (*above, other.resolve()))

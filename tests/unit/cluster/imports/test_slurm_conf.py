@@ -140,6 +140,7 @@ BAD = {
     "NodeName=m CPUs=many": "line 3: cannot read 'many'; expected a whole number",
     "this is no statement": "line 3: cannot read 'this is no statement'",
     "Include nowhere.conf": r"line 3: included file .*nowhere\.conf: cannot be read \(No such file",
+    "Include a\0b": "line 3: includes a file whose name holds a zero byte",
     "PriorityWeightAge=much": "line 3: priorityweightage: cannot read 'much'",
     "SchedulerParameters=bf_window=long": "line 3: SchedulerParameters: bf_window: cannot read 'long'",
     "PartitionName=p Nodes=n1 Default=YES\nPartitionName=q Nodes=n1 Default=YES": "are both the default",
