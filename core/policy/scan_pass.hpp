@@ -16,12 +16,13 @@ struct Candidate {
     Time estimate_us;
     std::int64_t row;
     bool aged = false;      // section 11
+    std::int32_t tier = 0;  // of its partition; higher goes first
     std::size_t place = 0;  // for the host's own use
 };
 
 // What a pass works on. `Host` provides:
 //   bool next(Candidate&)                                      the queue in order
-//   bool within_quota(const Candidate&)
+//   bool may_run_more(const Candidate&)                        by quotas and limits
 //   bool make_room(const Candidate&, bool blocked)             whether it was promised room by stopping others
 //   Time expected_end_at(const Candidate&, const Allocation&)  if it starts now
 //   const Demand& demand_of(const Candidate&)
@@ -41,7 +42,7 @@ public:
     void run(std::vector<std::uint8_t>& misfits, std::vector<std::int32_t>& marked, Allocation& allocation) {
         Candidate candidate;
         while (host_.next(candidate)) {
-            if (!host_.within_quota(candidate)) continue;
+            if (!host_.may_run_more(candidate)) continue;
             if (fits(candidate, misfits, marked, allocation)) {
                 start_if_allowed(candidate, allocation);
                 continue;
@@ -101,11 +102,12 @@ private:
         std::vector<Candidate> rest;
         for (Candidate candidate; host_.next(candidate);) rest.push_back(candidate);
         std::stable_sort(rest.begin(), rest.end(), [](const Candidate& a, const Candidate& b) {
+            if (a.tier != b.tier) return a.tier > b.tier;
             if (a.aged || b.aged) return a.aged && !b.aged;
             return a.estimate_us < b.estimate_us;
         });
         for (const Candidate& candidate : rest)
-            if (host_.within_quota(candidate) && fits(candidate, misfits, marked, allocation))
+            if (host_.may_run_more(candidate) && fits(candidate, misfits, marked, allocation))
                 start_if_allowed(candidate, allocation);
     }
 

@@ -71,7 +71,8 @@ public:
 
 private:
     static double level(double share, double usage, double all) {
-        return usage == 0.0 ? std::numeric_limits<double>::infinity() : share / (usage / all);
+        const double used = usage == 0.0 ? 0.0 : usage / all;
+        return used == 0.0 ? std::numeric_limits<double>::infinity() : share / used;
     }
     std::size_t group_of(std::size_t i) const { return as_index(shares_.association_group[i]); }
     double share_in_group(std::size_t i) const { return shares_.association_share[i] / groups_[group_of(i)].share; }

@@ -62,7 +62,7 @@ public:
     bool next(Candidate& out);
     const Demand& demand_of(const Candidate& candidate) const { return demand(candidate.demand); }
     Shadow& shadow_of(const Candidate& head) { return shadow_of(head.job); }
-    bool within_quota(const Candidate&) const { return true; }
+    bool may_run_more(const Candidate&) const { return true; }
     bool make_room(const Candidate&, bool) const { return false; }
     Time expected_end_at(const Candidate& candidate, const Allocation& allocation) const {
         return expected_end(simulator_.now(),

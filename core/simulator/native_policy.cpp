@@ -115,10 +115,11 @@ Decision NativePolicy::decide(bool use_snapshots_plan) {
         if (policy_.backfill == Backfill::conservative)
             follow_plan(current_queue_, use_snapshots_plan);
         else if (policy_.backfill == Backfill::slurm)
-            make_slurm_passes();
+            make_main_pass();
         else
             make_pass(current_queue_);
     }
+    if (policy_.backfill == Backfill::slurm && snapshot_.backfill_due) make_backfill_passes();
     return std::move(decision_);
 }
 
@@ -155,7 +156,13 @@ void NativePolicy::scan() {
 
 Candidate NativePolicy::candidate_at(std::size_t place) const {
     const QueuedJob& job = job_of((*order_)[place]);
-    return {job.job, job.demand, job.estimate_us, job.row, is_aged(job), place};
+    return {.job = job.job,
+            .demand = job.demand,
+            .estimate_us = job.estimate_us,
+            .row = job.row,
+            .aged = is_aged(job),
+            .tier = snapshot_.demand(job.demand).tier,
+            .place = place};
 }
 
 bool NativePolicy::next(Candidate& out) {
@@ -177,13 +184,17 @@ void NativePolicy::watch(const Candidate& candidate) {
     }
 }
 
-bool NativePolicy::within_quota(const Candidate& candidate) const {
+bool NativePolicy::may_run_more(const Candidate& candidate) const {
     if (!settings_.limits.empty() &&
         !limits_held_.allows(demand_of(candidate), job_of((*order_)[candidate.place]).holder())) {
         if (candidate.job == watch_.job) watch_.over_quota = true;
         return false;
     }
-    if (settings_.quota_milli.empty() || borrowing_) return true;
+    return borrowing_ || within_quota(candidate);
+}
+
+bool NativePolicy::within_quota(const Candidate& candidate) const {
+    if (settings_.quota_milli.empty()) return true;
     const auto quota = as_index(settings_.quota_of_group[as_index(job_of((*order_)[candidate.place]).group)]);
     const bool within = quota_held_milli_[quota] + demand_of(candidate).total_milli() <= settings_.quota_milli[quota];
     if (candidate.job == watch_.job) watch_.over_quota = !within;

@@ -38,7 +38,7 @@ public:
     // Host of ScanPass.
     bool next(Candidate& out);
     const Demand& demand_of(const Candidate& candidate) const { return snapshot_.demand(candidate.demand); }
-    bool within_quota(const Candidate& candidate) const;
+    bool may_run_more(const Candidate& candidate) const;
     bool make_room(const Candidate& candidate, bool blocked);
     Time expected_end_at(const Candidate& candidate, const Allocation& allocation) const;
     Shadow& shadow_of(const Candidate& head);
@@ -62,6 +62,10 @@ private:
         std::vector<std::int32_t> demands;  // all of the queue's
         std::unique_ptr<Reservations> plan;
         std::vector<std::int32_t> partitions;  // of this queue; those without any have one, number 0
+        // What the main pass of `slurm` left for the backfill pass; `started` empty: nothing fits.
+        std::vector<std::uint8_t> started;
+        std::vector<RunningJob> started_running;
+        std::vector<Part> running_parts;
     };
 
     const QueuedJob& job_of(const Entry& entry) const { return slots_[entry.slot]; }
@@ -81,10 +85,11 @@ private:
     void make_pass(std::int32_t queue);
     void scan();
     void follow_plan(std::int32_t queue, bool use_snapshots_plan);
+    bool within_quota(const Candidate& candidate) const;
     bool anyone_within_quota() const;
     // The passes of `slurm`.
-    void make_slurm_passes();
     void make_main_pass();
+    void make_backfill_passes();
     void make_backfill_pass();
     std::size_t last_that_fits();
     bool counts_among_tested(const QueuedJob& job);
@@ -127,7 +132,7 @@ private:
     // Of the decision that is being made.
     Decision decision_;
     ClusterState state_;
-    const Queue* current_ = nullptr;
+    Queue* current_ = nullptr;
     std::int32_t current_queue_ = 0;
     bool borrowing_ = false;
     const std::vector<Entry>* order_ = nullptr;  // of the current queue
@@ -151,6 +156,8 @@ private:
     std::vector<std::uint8_t> closed_;      // by partition
     std::vector<std::int64_t> tested_of_user_, tested_of_partition_;
     std::int64_t tested_ = 0;
+    std::vector<std::int8_t> fits_now_;      // by demand; -1 = not known
+    std::vector<Time> shortest_fitting_us_;  // by place
     Shadow shadow_;
     RunningJobs running_;  // of the current queue
     std::vector<RunningJob> started_running_;

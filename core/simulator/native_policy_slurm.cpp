@@ -6,18 +6,14 @@
 
 namespace gpuyard {
 
-void NativePolicy::make_slurm_passes() {
+// Starts jobs in order. The first of a partition that does not fit closes the partition, and its nodes for others.
+void NativePolicy::make_main_pass() {
+    current_->started.clear();
     if (!anything_fits(*current_)) return;
     rank(*current_);
     started_.assign(order_->size(), 0);
     started_running_.clear();
     running_parts_.clear();
-    make_main_pass();
-    if (snapshot_.backfill_due) make_backfill_pass();
-}
-
-// Starts jobs in order. The first of a partition that does not fit closes the partition, and its nodes for others.
-void NativePolicy::make_main_pass() {
     const auto& partitions = state_.spec().partitions;
     closed_.assign(waiting_in_.size(), 0);
     auto open = std::count_if(current_->partitions.begin(), current_->partitions.end(),
@@ -26,7 +22,7 @@ void NativePolicy::make_main_pass() {
     std::vector<std::int32_t> closed_nodes;
     for (Candidate candidate; open > 0 && next(candidate);) {
         const std::size_t partition = partition_of(job_of((*order_)[candidate.place]));
-        if (closed_[partition] || !within_quota(candidate)) continue;
+        if (closed_[partition] || !may_run_more(candidate)) continue;
         if (placer_.place(state_, demand_of(candidate), candidate.row, allocation_)) {
             start(candidate, allocation_, false);
             continue;
@@ -41,6 +37,23 @@ void NativePolicy::make_main_pass() {
         }
     }
     for (const std::int32_t node : closed_nodes) state_.bring_online(node);
+    if (!snapshot_.backfill_due) return;
+    current_->started.swap(started_);
+    current_->started_running.swap(started_running_);
+    current_->running_parts.swap(running_parts_);
+}
+
+void NativePolicy::make_backfill_passes() {
+    for (std::size_t q = 0; q < queues_.size(); ++q) {
+        current_ = &queues_[q];
+        current_queue_ = static_cast<std::int32_t>(q);
+        if (current_->entries.empty() || current_->started.empty()) continue;
+        current_->started.swap(started_);
+        current_->started_running.swap(started_running_);
+        current_->running_parts.swap(running_parts_);
+        rank(*current_);
+        make_backfill_pass();
+    }
 }
 
 // The place of the last waiting job that fits now, were it not for reservations: what comes behind it is of no
@@ -54,15 +67,22 @@ std::size_t NativePolicy::last_that_fits() {
         for (most = 0; most < order_->size() && tested < slurm.max_jobs; ++most) tested += started_[most] ? 0 : 1;
     }
     sort_until(most);
-    std::vector<std::int8_t> fits(snapshot_.demands->size(), -1);
-    for (; most > 0; --most) {
-        if (started_[most - 1]) continue;
-        const std::int32_t demand = job_of((*order_)[most - 1]).demand;
-        std::int8_t& known = fits[as_index(demand)];
-        if (known < 0) known = placer_.placeable(state_, snapshot_.demand(demand)) ? 1 : 0;
-        if (known > 0 || !placer_.needs_only_room()) break;
+    if (!placer_.needs_only_room()) return most;
+    fits_now_.assign(snapshot_.demands->size(), -1);
+    // Of the jobs from each place on that fit, the shortest run.
+    shortest_fitting_us_.assign(most + 1, kEndless);
+    std::size_t last = 0;
+    for (std::size_t place = most; place-- > 0;) {
+        shortest_fitting_us_[place] = shortest_fitting_us_[place + 1];
+        if (started_[place]) continue;
+        const QueuedJob& job = job_of((*order_)[place]);
+        std::int8_t& fits = fits_now_[as_index(job.demand)];
+        if (fits < 0) fits = placer_.placeable(state_, snapshot_.demand(job.demand)) ? 1 : 0;
+        if (fits == 0) continue;
+        last = std::max(last, place + 1);
+        shortest_fitting_us_[place] = std::min(shortest_fitting_us_[place], longest_run(job));
     }
-    return most;
+    return last;
 }
 
 // Whether one more job may be looked at; it counts if so.
@@ -97,16 +117,20 @@ void NativePolicy::make_backfill_pass() {
     at_ = 0;
     for (Candidate candidate; at_ < end && next(candidate) && candidate.place < end;) {
         const QueuedJob& job = job_of((*order_)[candidate.place]);
-        if (!within_quota(candidate)) continue;
+        if (!may_run_more(candidate)) continue;
         if (slurm.max_jobs > 0 && tested_ >= slurm.max_jobs) break;
         if (!counts_among_tested(job)) continue;
         const Time run = longest_run(job);
         const Time begin = node_plan_->find(job.demand, job.row, run, allocation_);
         if (begin == now) {
-            node_plan_->add_started(expected_end_at(candidate, allocation_), job.demand, allocation_.parts);
             start(candidate, allocation_, true);
+            node_plan_->add_started(expected_end_at(candidate, allocation_), job.demand, allocation_.parts);
         } else if (begin != kEndless) {
             node_plan_->reserve(begin, run, allocation_.parts);
+            // Nothing that comes behind can start any more.
+            if (placer_.needs_only_room() &&
+                node_plan_->all_reserved(expected_end(now, shortest_fitting_us_[candidate.place + 1])))
+                break;
         }
     }
 }

@@ -13,6 +13,21 @@ void NodePlan::begin(const Clock& clock) {
     reserved_.clear();
     parts_.clear();
     ++pass_;
+    masked_now_.state = now_;
+    masked_now_.closed.clear();
+    const std::size_t nodes = now_.spec().node_count();
+    first_begin_us_.assign(nodes, kEndless);
+    open_.clear();
+    for (std::size_t node = 0; node < nodes; ++node) {
+        const auto id = static_cast<std::int32_t>(node);
+        if (now_.available(id) && (now_.spec().size[node] == 0 || now_.free_milli(id) > 0 || with_cpu_jobs_))
+            open_.push_back(id);
+    }
+}
+
+bool NodePlan::all_reserved(Time until_us) {
+    while (!open_.empty() && first_begin_us_[as_index(open_.back())] <= until_us) open_.pop_back();
+    return open_.empty();
 }
 
 void NodePlan::add_running(Time expected_end_us, std::int32_t demand, std::span<const Part> parts) {
@@ -27,6 +42,8 @@ void NodePlan::prepare_later() {
     if (ready_) return;
     ready_ = true;
     later_ = now_;
+    masked_later_.state = now_;
+    masked_later_.closed.clear();
     released_ = 0;
     times_.clear();
     std::sort(releases_.begin(), releases_.end(),
@@ -44,54 +61,64 @@ void NodePlan::add_time(Time time) {
 }
 
 void NodePlan::add_started(Time expected_end_us, std::int32_t demand, std::span<const Part> parts) {
+    masked_now_.state.hold(demands_[as_index(demand)], parts);
     if (!ready_) return add_running(expected_end_us, demand, parts);
-    if (expected_end_us == kEndless) {
-        later_.hold(demands_[as_index(demand)], parts);
-        return;
-    }
+    if (expected_end_us == kEndless) return hold_later(demands_[as_index(demand)], parts);
     const auto at = std::upper_bound(releases_.begin(), releases_.end(), expected_end_us,
                                      [](Time end, const Release& release) { return end < release.end_us; });
     // At the time at which `later_` is the job is gone again, or `later_` has to hold it.
     if (as_index(at - releases_.begin()) < released_)
         ++released_;
     else
-        later_.hold(demands_[as_index(demand)], parts);
+        hold_later(demands_[as_index(demand)], parts);
     releases_.insert(at, {expected_end_us, demand, parts_.size(), static_cast<std::uint32_t>(parts.size())});
     parts_.insert(parts_.end(), parts.begin(), parts.end());
     add_time(expected_end_us);
 }
 
+void NodePlan::hold_later(const Demand& demand, std::span<const Part> parts) {
+    later_.hold(demand, parts);
+    masked_later_.state.hold(demand, parts);
+}
+
 void NodePlan::move_to(Time time) {
-    for (; released_ < releases_.size() && releases_[released_].end_us <= time; ++released_)
-        later_.release(demands_[as_index(releases_[released_].demand)], parts_of(releases_[released_]));
+    for (; released_ < releases_.size() && releases_[released_].end_us <= time; ++released_) {
+        const Demand& demand = demands_[as_index(releases_[released_].demand)];
+        later_.release(demand, parts_of(releases_[released_]));
+        masked_later_.state.release(demand, parts_of(releases_[released_]));
+    }
     for (; released_ > 0 && releases_[released_ - 1].end_us > time; --released_)
-        later_.hold(demands_[as_index(releases_[released_ - 1].demand)], parts_of(releases_[released_ - 1]));
+        hold_later(demands_[as_index(releases_[released_ - 1].demand)], parts_of(releases_[released_ - 1]));
 }
 
 // Nodes that are reserved at any moment of the time span, both ends included, take no part.
-void NodePlan::close_reserved(ClusterState& state, Time from_us, Time to_us) {
-    closed_.clear();
-    for (const Reserved& entry : reserved_) {
-        if (entry.begin_us > to_us || entry.end_us <= from_us) continue;
+void NodePlan::close_reserved(Masked& masked, Time from_us, Time to_us) {
+    masked.closed.resize(reserved_.size(), 0);
+    for (std::size_t i = 0; i < reserved_.size(); ++i) {
+        const Reserved& entry = reserved_[i];
+        const std::uint8_t closed = entry.begin_us <= to_us && entry.end_us > from_us ? 1 : 0;
+        if (closed == masked.closed[i]) continue;
+        masked.closed[i] = closed;
         for (const Part& part : parts_of(entry)) {
-            state.take_offline(part.node);
-            closed_.push_back(part.node);
+            if (closed)
+                masked.state.take_offline(part.node);
+            else
+                masked.state.bring_online(part.node);
         }
     }
 }
 
 bool NodePlan::place_at(Time time, std::int32_t demand, std::int64_t row, Time run_us, Allocation& out) {
-    ClusterState& state = time == clock_.now_us ? now_ : later_;
-    if (&state == &later_) move_to(time);
+    const bool is_now = time == clock_.now_us;
+    if (!is_now) move_to(time);
     const Demand& needs = demands_[as_index(demand)];
-    if (placer_.needs_only_room() && !placer_.placeable(state, needs)) {
+    if (placer_.needs_only_room() && !placer_.placeable(is_now ? now_ : later_, needs)) {
         known_[as_index(demand)].room_us = time + 1;
         return false;
     }
-    close_reserved(state, time, expected_end(time, run_us));
-    const bool placed = placer_.place(state, needs, row, out);
-    for (const std::int32_t node : closed_) state.bring_online(node);
-    return placed;
+    Masked& masked = is_now ? masked_now_ : masked_later_;
+    close_reserved(masked, time, expected_end(time, run_us));
+    return placer_.place(masked.state, needs, row, out);
 }
 
 Time NodePlan::find(std::int32_t demand, std::int64_t row, Time run_us, Allocation& out) {
@@ -127,6 +154,10 @@ void NodePlan::reserve(Time begin_us, Time run_us, std::span<const Part> parts) 
     if (end != kEndless) end = std::max(round_down(end), begin + clock_.resolution_us);
     reserved_.push_back({begin, end, parts_.size(), static_cast<std::uint32_t>(parts.size())});
     parts_.insert(parts_.end(), parts.begin(), parts.end());
+    for (const Part& part : parts) {
+        Time& first = first_begin_us_[as_index(part.node)];
+        first = std::min(first, begin);
+    }
     if (ready_) add_time(end);
 }
 

@@ -2,6 +2,7 @@
 // section 5.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -13,13 +14,16 @@ namespace gpuyard {
 
 class NodePlan {
 public:
-    // What is free now is `state`: it changes with starts, of which the plan is told, and is as before after every
-    // question.
-    NodePlan(ClusterState& state, const std::vector<Demand>& demands, Placer& placer)
+    // What is free now is `state`, which changes with starts: `add_started` comes after that.
+    NodePlan(const ClusterState& state, const std::vector<Demand>& demands, Placer& placer)
         : now_(state),
+          masked_now_{state, {}},
           later_(state),
+          masked_later_{state, {}},
           demands_(demands),
           placer_(placer),
+          with_cpu_jobs_(std::any_of(demands.begin(), demands.end(),
+                                     [](const Demand& demand) { return demand.kind == DemandKind::cpu_only; })),
           known_(demands.size()) {}
 
     struct Clock {
@@ -36,6 +40,9 @@ public:
     Time find(std::int32_t demand, std::int64_t row, Time run_us, Allocation& out);
     // Keeps these nodes for a job that begins then.
     void reserve(Time begin_us, Time run_us, std::span<const Part> parts);
+    // Whether every node on which something is free now is reserved from some time until `until_us` on. From call to
+    // call in a pass the time must not get earlier.
+    bool all_reserved(Time until_us);
 
 private:
     struct Release {
@@ -64,14 +71,23 @@ private:
     Time round_down(Time time) const;
     void prepare_later();
     void move_to(Time time);
-    void close_reserved(ClusterState& state, Time from_us, Time to_us);
+    void hold_later(const Demand& demand, std::span<const Part> parts);
+    // A state in which nodes of some reservations are closed; it is cheaper to change which than to begin anew.
+    struct Masked {
+        ClusterState state;
+        std::vector<std::uint8_t> closed;  // by reservation
+    };
+    void close_reserved(Masked& masked, Time from_us, Time to_us);
     bool place_at(Time time, std::int32_t demand, std::int64_t row, Time run_us, Allocation& out);
     void add_time(Time time);
 
-    ClusterState& now_;
+    const ClusterState& now_;
+    Masked masked_now_;
     ClusterState later_;  // with the first `released_` releases made
+    Masked masked_later_;
     const std::vector<Demand>& demands_;
     Placer& placer_;
+    bool with_cpu_jobs_;
     Clock clock_;
     bool ready_ = false;             // `later_` and `times_` are
     std::vector<Release> releases_;  // by end
@@ -79,8 +95,9 @@ private:
     std::vector<Time> times_;  // candidates after now, ascending
     std::vector<Reserved> reserved_;
     std::vector<Part> parts_;
-    std::vector<std::int32_t> closed_;
-    std::vector<Known> known_;  // by demand
+    std::vector<Known> known_;          // by demand
+    std::vector<Time> first_begin_us_;  // by node, of its reservations
+    std::vector<std::int32_t> open_;    // nodes on which something is free now, but for those known to be reserved
     std::uint64_t pass_ = 0;
 };
 

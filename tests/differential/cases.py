@@ -18,7 +18,9 @@ from reference.simulator.simulator import (
     Beginning,
     Job,
     Node,
+    Partition,
     Policy,
+    Qos,
     Settings,
     Watts,
     can_ever_start,
@@ -46,6 +48,8 @@ class Case:
     watts: Watts = field(default_factory=dict)
     history: list[Job] = field(default_factory=list)
     given: Beginning | None = None
+    partitions: tuple[Partition, ...] = ()
+    qos: tuple[Qos, ...] = ()
 
 
 @dataclass(frozen=True)

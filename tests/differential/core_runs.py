@@ -1,11 +1,13 @@
 """Runs a random case on the native core, through the public API."""
 
+from dataclasses import asdict
+
 import numpy as np
 import polars as pl
 
 from differential.cases import Case
 from gpuyard import _core
-from gpuyard.cluster.model import Cluster, GpuType, NodeGroup
+from gpuyard.cluster.model import Cluster, GpuType, NodeGroup, Partition, Qos
 from gpuyard.config import SimulationConfig
 from gpuyard.native.beginning import Beginning
 from gpuyard.native.schedule import RUN_ENDINGS, STATUS_NAMES, Schedule
@@ -49,18 +51,23 @@ def cluster_of(case: Case) -> Cluster:
         )
         for node in case.nodes
     )
-    return Cluster(gpu_types=types, nodes=nodes)
+    partitions = tuple(
+        Partition(**asdict(partition) | {"nodes": ",".join(map(str, partition.nodes))})
+        for partition in case.partitions
+    )
+    qos = tuple(Qos(**asdict(quality)) for quality in case.qos)
+    return Cluster(gpu_types=types, nodes=nodes, partitions=partitions, qos=qos)
 
 
 def workload_of(case: Case) -> Workload:
-    return _workload(case.jobs, case.settings.origin_s)
+    return _workload(case.jobs, case.settings.origin_s, case.settings.epoch_s)
 
 
 def history_of(case: Case) -> Workload | None:
     return _workload(case.history, 0.0) if case.history else None
 
 
-def _workload(jobs: list[Job], origin_s: float) -> Workload:
+def _workload(jobs: list[Job], origin_s: float, epoch_s: float = 0.0) -> Workload:
     rows = [
         {
             "submit_s": job.submit_s,
@@ -77,11 +84,20 @@ def _workload(jobs: list[Job], origin_s: float) -> Workload:
             "deadline_s": job.deadline_s,
             "row": position if job.row is None else job.row,
             "nodes": job.nodes,
+            "source_id": source_id(position),
+            "partition": job.partition,
+            "qos": job.qos,
+            "after": "|".join(map(source_id, job.after)),
         }
         for position, job in enumerate(jobs)
     ]
     schema = {name: SCHEMA[name] for name in rows[0]}
-    return make_workload(pl.DataFrame(rows, schema=schema), origin_s=origin_s)
+    return make_workload(pl.DataFrame(rows, schema=schema), origin_s=origin_s, epoch_s=epoch_s)
+
+
+def source_id(position: int) -> str:
+    """The id of a job in its log, which says nothing about its position."""
+    return f"{(position * 7919) % 100_003}_{position}"
 
 
 def policy_of(case: Case) -> PolicySpec:

@@ -38,7 +38,16 @@ def difference(
 def assert_same(make_case: MakeCase, seed: int) -> None:
     case = make_case(seed)
     expected = reference_simulator.simulate_with_runs(
-        case.nodes, case.speeds, case.jobs, case.policy, case.settings, case.watts, case.history
+        case.nodes,
+        case.speeds,
+        case.jobs,
+        case.policy,
+        case.settings,
+        case.watts,
+        case.history,
+        case.given,
+        case.partitions,
+        case.qos,
     )
     for name, run in (("run loop", schedule_of), ("stepping through snapshots", schedule_by_snapshots)):
         problem = difference(f"{make_case.__name__}({seed}), native {name}", case, run(case), *expected)

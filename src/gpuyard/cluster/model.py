@@ -282,8 +282,8 @@ class Cluster(_Frozen):
         listed = _listed_numbers(partition.nodes) if not known else expanded_nodes(partition.nodes)
         if not listed:
             raise ValueError(
-                f"partition {partition.name!r}: cannot read the nodes {partition.nodes!r}; expected names "
-                "such as gn[001-064], numbers such as 0-63, or all"
+                f"partition {partition.name!r}: cannot read the nodes {partition.nodes!r}; expected "
+                "names such as gn[001-064], numbers such as 0-63, or all"
             )
         numbers: set[int] = set()
         for node in listed:

@@ -329,7 +329,7 @@ class Table:
         return numbers
 
     def _qos(self, cluster: Cluster) -> NDArray[np.int32]:
-        """Numbers of qualities of service, by name; -1 for none and for those that the cluster does not list."""
+        """Numbers of qualities of service, by name; -1 for none and for those that are not listed."""
         known = {entry.name: number for number, entry in enumerate(cluster.qos)}
         return np.array([known.get(name, -1) for name in self._list("qos", None)], np.int32)
 

@@ -8,6 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gpuyard import _core
+from gpuyard.cluster.limits import has_running_limits
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError, setting
@@ -17,7 +18,6 @@ from gpuyard.native.slurm import (
     add_associations,
     add_slurm_settings,
     dependency_columns,
-    has_running_limits,
     qos_numbers,
 )
 from gpuyard.policies.base import Policy
@@ -124,7 +124,9 @@ def _sees_names(policy: PolicySpec | None, config: SimulationConfig) -> bool:
     if policy is None or not isinstance(policy.order_rule, Order):
         return True
     by_user = policy.backfill == "slurm" and config.bf_max_job_user > 0
-    return policy.order_rule.sees_names or config.estimates == "history" or bool(config.group_quotas) or by_user
+    return (
+        policy.order_rule.sees_names or config.estimates == "history" or bool(config.group_quotas) or by_user
+    )
 
 
 class _Names:

@@ -8,6 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gpuyard import _core
+from gpuyard.cluster.limits import WHOSE, running_limits
 from gpuyard.cluster.model import Cluster, Partition, Qos
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
@@ -20,30 +21,12 @@ from gpuyard.workload.identity import name_of
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.int32]
 
-_RUNNING = {
-    "max_gpus_per_user": "user",
-    "max_jobs_per_user": "user",
-    "max_gpus_per_group": "group",
-    "max_gpus": "all",
-}
-"""Limits on what runs at the same time, and whose jobs each counts."""
-
 
 class Owners(Protocol):
     """Names of users and groups, in order of their numbers."""
 
     users: list[str]
     groups: list[str]
-
-
-def has_running_limits(cluster: Cluster) -> bool:
-    """Whether users or groups may be held back by what they run already."""
-    return any(_running_limits(entry) for entry in (*cluster.partitions, *cluster.qos))
-
-
-def _running_limits(entry: Partition | Qos) -> dict[str, int]:
-    found = {name: getattr(entry, name, None) for name in _RUNNING}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def add_slurm_settings(
@@ -63,11 +46,15 @@ def add_slurm_settings(
     factors.calc_us = max(1, round(config.priority_calc_s * 1e6))
     largest = max((entry.priority for entry in cluster.qos), default=0)
     factors.qos_factor = [entry.priority / largest if largest else 0.0 for entry in cluster.qos]
-    for of_qos, entries in ((False, cluster.partitions), (True, cluster.qos)):
+    tables: tuple[tuple[bool, Sequence[Partition | Qos]], ...] = (
+        (False, cluster.partitions),
+        (True, cluster.qos),
+    )
+    for of_qos, entries in tables:
         for number, entry in enumerate(entries):
-            for name, most in _running_limits(entry).items():
+            for name, most in running_limits(entry).items():
                 what = {"jobs": most} if "jobs" in name else {"milli": 1000 * most}
-                settings.add_limit(of_qos, number, _RUNNING[name], **what)
+                settings.add_limit(of_qos, number, WHOSE[name], **what)
     slurm = settings.slurm
     slurm.max_jobs, slurm.max_jobs_of_partition = config.bf_max_job_test, config.bf_max_job_part
     slurm.max_jobs_of_user = config.bf_max_job_user
@@ -101,7 +88,10 @@ def qos_numbers(workload: Workload, cluster: Cluster) -> Numbers | None:
     if not cluster.qos or not workload.has("qos"):
         return None
     known = {entry.name: number for number, entry in enumerate(cluster.qos)}
-    return workload.column("qos").replace_strict(known, default=-1, return_dtype=pl.Int32).to_numpy()
+    numbers: Numbers = (
+        workload.column("qos").replace_strict(known, default=-1, return_dtype=pl.Int32).to_numpy()
+    )
+    return numbers
 
 
 def dependency_columns(workload: Workload, kept: Ints) -> dict[str, Any]:
@@ -149,11 +139,10 @@ def _check_acyclic(
                 del left[job]
                 free.append(job)
     if left:
-        job = _on_circle(left)
-        names = ", ".join(str(name_of(workload, int(kept[number]))) for number in job[:4])
+        names = [str(name_of(workload, int(kept[number]))) for number in _on_circle(left)[:4]]
         raise InputError(
-            f"workload {workload.metadata.name}: {names} wait for one another (column after), so none can "
-            "ever start; correct the column, or leave it out"
+            f"workload {workload.metadata.name}: {', '.join(names)} wait for one another (column after), so "
+            "none can ever start; correct the column, or leave it out"
         )
 
 
@@ -171,8 +160,11 @@ def above_limits(workload: Workload, cluster: Cluster) -> Ints:
     above = np.zeros(len(workload), bool)
     milli = workload.frame["gpus"].to_numpy().astype(np.int64) * workload.frame["gpu_milli"].to_numpy()
     request_s = workload.frame["estimate_s"].fill_null(0.0).to_numpy()
-    numbers = (partition_numbers(workload.frame, cluster), qos_numbers(workload, cluster))
-    for entries, number in zip((cluster.partitions, cluster.qos), numbers, strict=True):
+    tables: tuple[tuple[Sequence[Partition | Qos], Numbers | None], ...] = (
+        (cluster.partitions, partition_numbers(workload.frame, cluster)),
+        (cluster.qos, qos_numbers(workload, cluster)),
+    )
+    for entries, number in tables:
         for index, entry in enumerate(entries):
             its = np.zeros(len(workload), bool) if number is None else number == index
             names = ("max_gpus_per_job", "max_gpus_per_user", "max_gpus_per_group", "max_gpus")

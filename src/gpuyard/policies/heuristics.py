@@ -128,7 +128,7 @@ _register_all(
     ),
     _order("group-fair-share", "group with the least decayed usage first", source="Kay & Lauder 1988"),
     _order("drf", "user with the least dominant share first", source="Ghodsi et al., NSDI 2011"),
-    _order("multifactor", "Slurm's priority: age, fair share, size, partition, QOS, resources", source=_SLURM),
+    _order("multifactor", "Slurm's priority: age, fair share, size, partition, QOS and more", source=_SLURM),
     _order("srtf", "shortest remaining time first", source=_OPTIMAL),
     _order("ssf", "smallest remaining service (time x GPUs) first", source=_TIRESIAS),
     _order("las", "least attained service (time) first", source="Rai et al., SIGMETRICS 2003"),

@@ -1,5 +1,6 @@
 """What cannot be combined: the support matrix of docs/contract/simulator.md, section 20."""
 
+from gpuyard.cluster.limits import has_running_limits
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError, setting
@@ -30,8 +31,7 @@ def check_supported(
     """
     _check_power(cluster, policy, config)
     _check_quotas(cluster, config)
-    if cluster.partitions or cluster.qos:
-        _check_partitions(cluster, policy, config)
+    _check_partitions(cluster, policy, config)
     if policy is None:
         return
     if policy.backfill == "slurm":
@@ -61,7 +61,6 @@ def check_beginning(
     obstacles = {
         "failures of nodes (node_mtbf_s)": config.node_mtbf_s is not None,
         "sleeping nodes (sleep_after_s)": config.sleep_after_s is not None,
-        "partitions": bool(cluster.partitions),
         "slurm backfill": policy is not None and policy.backfill == "slurm",
         "jobs that come after others (column after)": workload.has("after"),
     }
@@ -74,25 +73,31 @@ def check_beginning(
 
 
 def _check_partitions(cluster: Cluster, policy: PolicySpec | None, config: SimulationConfig) -> None:
-    """docs/contract/slurm.md, section 1: what clusters with partitions or limits do not go with."""
-    obstacles = {
+    """docs/contract/slurm.md, sections 1 and 2: what partitions and limits do not go with."""
+    preempts = {
+        "defragment": config.defragment,
+        f"order {policy.order}, which preempts" if policy else "": policy is not None and policy.preempts,
+        "conservative backfill": policy is not None and policy.backfill == "conservative",
+    }
+    others = {
         "group quotas": bool(config.group_quotas),
         "sleeping nodes": config.sleep_after_s is not None,
         "a power cap": config.power_cap_w is not None,
-        "defragment": config.defragment,
+        f"placement {policy.placement}" if policy else "": policy is not None
+        and policy.placement in SPLITTING,
     }
-    if policy is not None:
-        obstacles |= {
-            f"order {policy.order}, which preempts": policy.preempts,
-            "conservative backfill": policy.backfill == "conservative",
-            f"placement {policy.placement}": policy.placement in (*SPLITTING, "milp"),
-        }
-    for what, there in obstacles.items():
-        if there:
-            raise InputError(
-                f"cluster {cluster.name} has partitions or limits, which cannot be combined with {what}; "
-                "leave that out, or leave partitions and qos out of the cluster's file"
-            )
+    optimised = {"milp placement": policy is not None and policy.is_optimised}
+    for has, obstacles, part in (
+        (bool(cluster.partitions), preempts | others | optimised, "partitions"),
+        (has_running_limits(cluster), preempts, "limits on running jobs"),
+        (bool(cluster.qos), optimised, "qualities of service"),
+    ):
+        for what, there in obstacles.items():
+            if has and there:
+                raise InputError(
+                    f"cluster {cluster.name} has {part}, which cannot be combined with {what}; leave "
+                    "that out, or leave them out of the cluster's file"
+                )
 
 
 def _check_slurm(policy: PolicySpec, config: SimulationConfig) -> None:
@@ -110,7 +115,8 @@ def _check_slurm(policy: PolicySpec, config: SimulationConfig) -> None:
     for what, there in obstacles.items():
         if there:
             raise InputError(
-                f"policy {policy.name}: slurm backfill cannot be combined with {what}; leave that out, or use easy"
+                f"policy {policy.name}: slurm backfill cannot be combined with {what}; leave that out, "
+                "or use easy"
             )
 
 

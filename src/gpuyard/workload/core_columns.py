@@ -90,7 +90,7 @@ def partition_numbers(frame: pl.DataFrame, cluster: Cluster) -> NDArray[np.int32
     if not cluster.partitions:
         return None
     known = {entry.name: number for number, entry in enumerate(cluster.partitions)}
-    known |= {"": number for number, entry in enumerate(cluster.partitions) if entry.default}
+    known |= dict.fromkeys([""], next((n for n, entry in enumerate(cluster.partitions) if entry.default), -1))
     names = frame["partition"] if "partition" in frame.columns else pl.Series("partition", [""] * len(frame))
     numbers: NDArray[np.int32] = names.replace_strict(known, default=-1, return_dtype=pl.Int32).to_numpy()
     missing = np.flatnonzero(numbers < 0)
@@ -100,8 +100,8 @@ def partition_numbers(frame: pl.DataFrame, cluster: Cluster) -> NDArray[np.int32
     job, name = row["source_id"] or f"of row {row['row']}", names[int(missing[0])]
     listed = ", ".join(entry.name for entry in cluster.partitions)
     what = (
-        f"asks for partition {name!r}, which cluster {cluster.name} does not have (it has {listed}); add it to the "
-        "cluster's file, or name one of these"
+        f"asks for partition {name!r}, which cluster {cluster.name} does not have (it has {listed}); "
+        "add it to the cluster's file, or name one of these"
         if name
         else f"names no partition, and no partition of cluster {cluster.name} is the default; "
         "state default = true for one of them"

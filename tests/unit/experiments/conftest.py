@@ -14,6 +14,4 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Experiment]:
     experiment = finished_experiment(tmp_path_factory.mktemp("experiments"))
     files = sorted(experiment.here.rglob("*"))
     yield experiment
-    assert sorted(experiment.here.rglob("*")) == files, (
-        "a test wrote into what all tests share"
-    )
+    assert sorted(experiment.here.rglob("*")) == files, "a test wrote into what all tests share"
