@@ -199,6 +199,17 @@ class SimulationConfig(BaseModel):
         return 60.0 if self.wake_s is None else self.wake_s
 
 
+POLICY_SETTINGS = (
+    *("usage_half_life_s", "user_shares", "group_shares", "fair_share", "priority_calc_s"),
+    *("age_weight", "fair_share_weight", "size_weight", "partition_weight", "qos_weight"),
+    *("gpu_weight", "cpu_weight", "memory_weight", "priority_weight", "max_age_s", "favor_small"),
+    *("bf_interval_s", "bf_max_job_test", "bf_max_job_part", "bf_max_job_user", "bf_window_s"),
+    *("bf_resolution_s", "tiresias_levels_gpu_s", "starvation_s"),
+)
+"""Settings of a simulation that a policy may bring along, because nobody but its rules asks for them. All
+others say what is simulated, and are the same for all policies of a comparison."""
+
+
 class GuardConfig(BaseModel):
     """Limits on waits, against what runs today: a policy that breaks one is not recommended.
 

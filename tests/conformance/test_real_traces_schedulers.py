@@ -10,7 +10,7 @@ import statistics
 import polars as pl
 import pytest
 
-from gpuyard.cluster.slurm_nodes import slurm_cluster
+from gpuyard.cluster.imports.recognise import import_cluster
 from gpuyard.errors import InputError
 from gpuyard.registry import registered
 from gpuyard.workload import import_trace, workload_formats
@@ -125,8 +125,7 @@ def test_real_output_of_sacct_as_json_is_read_and_that_of_other_commands_refused
 def test_real_lists_of_nodes_give_their_cluster(shared_traces):
     folder = shared_traces.parent / "slurm-json"
     for name in ("22.05/sinfo.json", "24.11/nodes.json", "26.05/nodes.json"):
-        cluster, _ = slurm_cluster((folder / name).read_text(), "box", name)
-        (group,) = cluster.nodes
+        (group,) = import_cluster({folder / name: (folder / name).read_text()}).cluster.nodes
         assert (group.count, group.gpus, group.type, group.cpus) == (4, 4, "a100", 16)
 
 

@@ -40,7 +40,8 @@ def evaluate(
         list[str],
         Parameter(
             negative=(),
-            help="Runs, model files, model:NAME or names like sjf+easy; with --episodes a run comes first.",
+            help="Names like sjf+easy, policy files, runs, model files or model:NAME; with --episodes a run "
+            "comes first.",
         ),
     ],
     /,

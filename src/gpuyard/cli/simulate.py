@@ -51,9 +51,9 @@ def simulate(
         list[str] | None,
         Parameter(
             negative=(),
-            help="ORDER[+BACKFILL][+ADMISSION][/PLACEMENT], such as sjf+easy, or a learned policy: "
-            "model:NAME (gpuyard policies), a run directory or model file; repeat it to compare. "
-            "(default: fifo)",
+            help="ORDER[+BACKFILL][+ADMISSION][/PLACEMENT], such as sjf+easy, a policy file (.toml), or a "
+            "learned policy: model:NAME (gpuyard policies), a run directory or model file; repeat it to "
+            "compare. (default: fifo)",
         ),
     ] = None,
     current: Annotated[

@@ -1,11 +1,13 @@
 """Lists of names with ranges in brackets, such as ``gn[001-128,130],login1``, as Slurm writes nodes."""
 
 import re
+from collections.abc import Sequence
 
 MOST_NODES = 100_000
 """Names that one list may stand for."""
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_NUMBERED = re.compile(r"(.*?)(\d{1,9})")
 _BRACKETS = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]")
 
 
@@ -18,6 +20,33 @@ def expanded_nodes(text: str) -> list[str] | None:
             return None
         names.update(dict.fromkeys(expanded))
     return list(names)
+
+
+def compressed_nodes(names: Sequence[str]) -> str | None:
+    """Names as the shortest list of ranges that stands for them in their order; None if no list can.
+
+    ``gn01, gn02, gn03, login`` is ``gn[01-03],login``.
+    """
+    parts: list[tuple[str, list[tuple[str, str]]]] = []
+    for name in names:
+        found = _NUMBERED.fullmatch(name)
+        prefix, number = (found[1], found[2]) if found else (name, "")
+        if not number or not parts or parts[-1][0] != prefix or not parts[-1][1]:
+            parts.append((prefix, [(number, number)] if number else []))
+            continue
+        first, last = parts[-1][1][-1]
+        if str(int(last) + 1).zfill(len(first)) == number:
+            parts[-1][1][-1] = (first, number)
+        else:
+            parts[-1][1].append((number, number))
+    text = ",".join(_written(prefix, ranges) for prefix, ranges in parts)
+    return text if names and expanded_nodes(text) == list(names) else None
+
+
+def _written(prefix: str, ranges: list[tuple[str, str]]) -> str:
+    if not ranges or (len(ranges) == 1 and ranges[0][0] == ranges[0][1]):
+        return prefix + (ranges[0][0] if ranges else "")
+    return f"{prefix}[{','.join(a if a == b else f'{a}-{b}' for a, b in ranges)}]"
 
 
 def _parts(text: str) -> list[str]:

@@ -247,7 +247,7 @@ class Comparison:
         if entry.kind != "heuristic":
             return False
         try:
-            return parse_policy(entry.name).preempts
+            return parse_policy(entry.rules or entry.name).preempts
         except InputError:  # a policy of the user's own, of which nothing is known
             return False
 

@@ -13,6 +13,7 @@ from gpuyard.network.transfer import other_cluster, other_information, other_ste
 from gpuyard.observation.config import HOST_KINDS
 from gpuyard.policies.base import RECORDED, ReplayingPolicy
 from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec
+from gpuyard.policies.policy_file import TunedPolicy
 from gpuyard.simulation.find import find_policy
 from gpuyard.workload import Workload
 
@@ -71,7 +72,7 @@ def find_contenders(
         if not isinstance(policy, PolicySpec | ReplayingPolicy):
             raise InputError(f"policy {policy!r}: expected a policy's name, a run directory or a model file")
         own = policy.name
-        if isinstance(policy, PolicySpec) and not (any_placement and _states_placement(text)):
+        if isinstance(policy, PolicySpec) and not (any_placement and _states_placement(text, policy)):
             policy = replace(policy, placement=shared)
         given = text if isinstance(text, str) else own
         first, before = as_given.setdefault(policy.name, (given, own))
@@ -96,7 +97,7 @@ def _shared_placement(
     for text, policy in found:
         if isinstance(policy, LearnedPolicy):
             stated.setdefault(policy.base.placement, f"that of {policy.name}")
-        elif isinstance(policy, PolicySpec) and _states_placement(text):
+        elif isinstance(policy, PolicySpec) and _states_placement(text, policy):
             stated.setdefault(policy.placement, f"that of {policy.name}")
     if len(stated) > 1 and not any_placement:
         (first, of_first), (second, of_second), *_ = stated.items()
@@ -108,9 +109,11 @@ def _shared_placement(
     return next(iter(stated), DEFAULT_PLACEMENT)
 
 
-def _states_placement(policy: str | PolicySpec | LearnedPolicy) -> bool:
+def _states_placement(text: str | PolicySpec | LearnedPolicy, policy: PolicySpec) -> bool:
     """Whether a policy says where jobs go; a name may leave that out."""
-    return not isinstance(policy, str) or "/" in policy
+    if isinstance(policy, TunedPolicy):
+        return policy.states_placement
+    return not isinstance(text, str) or "/" in text
 
 
 def contender_of(policy: PolicySpec | ReplayingPolicy, role: Role = "given") -> Contender:
@@ -123,8 +126,23 @@ def contender_of(policy: PolicySpec | ReplayingPolicy, role: Role = "given") -> 
         return Contender(PolicyEntry(RECORDED, RECORDED, "recorded", None, DEFAULT_PLACEMENT, role), policy)
     if not isinstance(policy, PolicySpec):
         raise InputError(f"policy {policy.name}: expected a policy's name, a run directory or a model file")
+    if isinstance(policy, TunedPolicy):
+        return Contender(_tuned_entry(policy, role), policy)
     label = policy.name.rpartition("/")[0]
     return Contender(PolicyEntry(policy.name, label, "heuristic", None, policy.placement, role), policy)
+
+
+def _tuned_entry(policy: TunedPolicy, role: Role) -> PolicyEntry:
+    return PolicyEntry(
+        policy.name,
+        policy.title,
+        "heuristic",
+        policy.path,
+        policy.placement,
+        role,
+        rules=policy.grammar,
+        settings=dict(policy.settings),
+    )
 
 
 def _short(name: str) -> str:
@@ -141,7 +159,8 @@ def with_labels(contenders: Sequence[Contender]) -> list[Contender]:
     differ = len({contender.entry.placement for contender in contenders}) > 1
 
     def labelled(one: Contender) -> Contender:
-        whole = labels.count(one.entry.label) > 1 or (differ and one.entry.kind == "heuristic")
+        by_name = one.entry.kind == "heuristic" and not one.entry.rules
+        whole = labels.count(one.entry.label) > 1 or (differ and by_name)
         return replace(one, entry=replace(one.entry, label=one.name)) if whole else one
 
     return [labelled(one) for one in contenders]

@@ -31,6 +31,7 @@ from gpuyard.observation.episodes import DrawnJobs
 from gpuyard.observation.spec import EnvModel, acting_policy
 from gpuyard.policies.family import fixed_heuristics
 from gpuyard.policies.grammar import PolicySpec, parse_policy
+from gpuyard.policies.policy_file import TunedPolicy
 from gpuyard.registry import registered, suggest
 from gpuyard.runs.directory import CONFIG
 from gpuyard.simulation.find import find_policy
@@ -248,6 +249,11 @@ class _Episodes:
         if isinstance(policy, LearnedPolicy):
             _check_same(policy, own)
             return contender_of(policy, role)
+        if isinstance(policy, TunedPolicy):
+            raise InputError(
+                f"policy {policy.name}: has settings of its own, but in episodes those of the environment "
+                f"hold; compare it on jobs ({setting('on', 'JOBS')})"
+            )
         if not isinstance(policy, PolicySpec):
             raise InputError(f"policy {one!r}: expected a policy's name, a run directory or a model file")
         if own.kind not in HOST_KINDS and isinstance(one, str) and "/" not in one:

@@ -135,15 +135,18 @@ class PolicyEntry:
     """A policy of a comparison.
 
     Attributes:
-        name: Full name: of a heuristic by its grammar, of a learned policy the path it was opened by.
+        name: Full name: of a heuristic by its grammar, of a learned policy or a policy file the path it was
+            opened by.
         label: Short, and told apart from all others.
         kind: What it is.
-        source: The path of its model; None for heuristics.
+        source: The path of its model or policy file; None for heuristics by name.
         placement: The rule that places jobs.
         role: Why it is there: ``given`` by the user, the ``reference``, the heuristic that was best in
             ``hindsight``, the ``rival`` that was best on earlier windows, a ``preempting`` one, or one of the
             ``family`` of fixed heuristics, which are run for few metrics only and without schedules.
         note: Something to know, in words; empty if there is nothing.
+        rules: Of a policy file: the policy's name that it states, with its placement; else empty.
+        settings: Those that a policy file states.
     """
 
     name: str
@@ -153,6 +156,8 @@ class PolicyEntry:
     placement: str
     role: Role = "given"
     note: str = ""
+    rules: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_shown(self) -> bool:

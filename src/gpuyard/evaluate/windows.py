@@ -16,7 +16,8 @@ from gpuyard.native.information import informed
 from gpuyard.network.policy import LearnedPolicy
 from gpuyard.policies.base import RECORDED
 from gpuyard.policies.family import SLOWER_BACKFILLS, can_run
-from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec, parse_policy
+from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec
+from gpuyard.policies.policy_file import parse_rules
 from gpuyard.simulation.busy import BusyTest, find_margins
 from gpuyard.simulation.find import current_policy, find_policy
 from gpuyard.simulation.recorded_start import RecordedCutter
@@ -186,7 +187,7 @@ def _busy(
 def _native(name: str, placement: str) -> PolicySpec | None:
     """A policy that windows are run with by the thousand; None of a model or what the log recorded."""
     try:
-        spec = replace(parse_policy(name), placement=placement)
+        spec = replace(parse_rules(name), placement=placement)
     except InputError:
         return None
     return None if spec.preempts else spec

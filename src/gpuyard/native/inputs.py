@@ -83,7 +83,7 @@ def prepare(
             jobs that
             can never run on the cluster unless they are to be dropped.
     """
-    config = informed(config, workload)
+    config = policy.configured(informed(config, workload))
     spec = policy.rules
     check_supported(workload, cluster, spec, config)
     sees_all = spec is None or for_learning

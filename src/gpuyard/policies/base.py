@@ -71,6 +71,10 @@ class Policy(ABC):
         """What it counted, such as how often a solver was replaced."""
         return {}
 
+    def configured(self, config: "SimulationConfig") -> "SimulationConfig":
+        """Settings that it runs under: those that all share, or some of its own instead."""
+        return config
+
     def native(self) -> "_core.Policy | None":
         """The policy as the core runs it by itself; None if it has to be asked."""
         return None
@@ -83,7 +87,7 @@ class Policy(ABC):
         """Raise an InputError unless the policy can run these jobs on this cluster."""
         from gpuyard.policies.support import check_supported  # which knows the rules
 
-        check_supported(workload, cluster, self.rules, config)
+        check_supported(workload, cluster, self.rules, self.configured(config))
 
     def notes(self, workload: "Workload", cluster: "Cluster", config: "SimulationConfig") -> tuple[str, ...]:
         """What to know about a run of it over these jobs on this cluster under these settings."""

@@ -1,4 +1,4 @@
-"""Policies by name: heuristics by their grammar, learned ones by path or name of a model, ``recorded``."""
+"""Policies by name: heuristics by their grammar or file, learned ones by path or model, ``recorded``."""
 
 import json
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from gpuyard.config import AUTO, USUAL_CURRENT
 from gpuyard.errors import InputError
 from gpuyard.policies.base import RECORDED, SHIPPED, ReplayingPolicy
 from gpuyard.policies.grammar import PolicySpec, parse_policy
+from gpuyard.policies.policy_file import SUFFIX, parse_rules, read_policy_file
 from gpuyard.runs.directory import FOLDER, SUMMARY
 from gpuyard.simulation.recorded import RecordedPolicy
 from gpuyard.workload.recorded import has_recorded
@@ -23,6 +24,8 @@ SIMPLER_CURRENT = ("fifo+greedy", "fifo+strict")
 def find_policy(text: str) -> PolicySpec | ReplayingPolicy:
     """The policy of a name: ``recorded``, a heuristic, else a learned one if there is such a path or model.
 
+    What ends in .toml is a policy file.
+
     Raises:
         InputError: naming the part of the name that is wrong, or what is wrong with the model.
     """
@@ -30,6 +33,8 @@ def find_policy(text: str) -> PolicySpec | ReplayingPolicy:
         return RecordedPolicy()
     if text.startswith(SHIPPED):
         return _learned(text)
+    if text.endswith(SUFFIX):
+        return read_policy_file(text)
     try:
         return parse_policy(text)
     except InputError as error:
@@ -51,7 +56,7 @@ def _found_by_search(run: Path) -> PolicySpec | None:
         policy = json.loads((run / SUMMARY).read_text(encoding="utf-8")).get("policy")
     except (OSError, ValueError, AttributeError):
         return None
-    return parse_policy(policy) if isinstance(policy, str) else None
+    return parse_rules(policy) if isinstance(policy, str) else None
 
 
 def _learned(text: str) -> ReplayingPolicy:

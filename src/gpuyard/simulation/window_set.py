@@ -17,6 +17,7 @@ from gpuyard.metrics.outcomes import bounded_slowdown
 from gpuyard.native.inputs import CoreInputs, History, prepare
 from gpuyard.policies.base import Policy, ReplayingPolicy
 from gpuyard.policies.grammar import PolicySpec, parse_policy
+from gpuyard.policies.policy_file import TunedPolicy
 from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.simulation.windows import COLD, HeldOutWindow, Margins, Part, cut_windows
 from gpuyard.workload import Workload
@@ -62,6 +63,8 @@ class _Prepared:
     def run(self, policies: Sequence[PolicySpec]) -> list[tuple[float, ...]]:
         """The metrics of ``FIGURES`` for each policy, by the formulas of docs/contract/metrics.md."""
         for policy in policies:
+            if policy not in self.known and isinstance(policy, TunedPolicy):
+                self.known[policy] = self.simulate(policy)  # under other settings than were prepared
             if policy not in self.known:
                 predicts = self.inputs.settings.predict or policy.predicts
                 self.known[policy] = self._run(

@@ -3,7 +3,8 @@
 import polars as pl
 import pytest
 
-from gpuyard.workload.node_lists import MOST_NODES, canonical_nodes, expanded_nodes
+from gpuyard.cluster.hostlists import MOST_NODES, expanded_nodes
+from gpuyard.workload.node_lists import canonical_nodes
 
 
 @pytest.mark.parametrize(

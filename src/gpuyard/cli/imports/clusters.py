@@ -1,7 +1,7 @@
 """``gpuyard cluster``: a cluster from what a scheduler says of its nodes."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -9,35 +9,84 @@ from gpuyard.cli.inputs import check_output, open_console, print_json, write_tex
 from gpuyard.cli.parameters import Json
 from gpuyard.errors import InputError
 
+if TYPE_CHECKING:
+    from gpuyard.cluster.imports.listed import ImportedCluster
+
 cluster_app = App(name="cluster")
 
 
 @cluster_app.command(name="import", sort_key=1)
 def import_nodes(
-    file: Annotated[Path, Parameter(help="Output of scontrol show node or sinfo -N; - is standard input.")],
+    files: Annotated[
+        list[Path],
+        Parameter(
+            negative=(),
+            help="slurm.conf, with gres.conf if there is one, or lists of nodes; - is standard input. What a "
+            "file is shows in its content.",
+        ),
+    ],
     /,
     *,
     out: Annotated[Path, Parameter(help="The cluster: .toml.")],
+    policy_out: Annotated[
+        Path | None,
+        Parameter(help="The policy that slurm.conf describes, with its weights: .toml, for --policy."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Read Slurm's list of nodes and write the cluster as TOML.
+    """Read a scheduler's configuration or list of nodes and write the cluster as TOML.
 
-    Read are scontrol show node (also -o and --json) and sinfo -N -o '%N %G %c %m %T'.
+    Read are slurm.conf and gres.conf; scontrol show node (also -o and --json), scontrol show partition,
+    sinfo -N -o '%N %G %c %m %T %P', sacctmgr -P show qos, sacctmgr -P show assoc; LSF's lshosts -w and
+    bhosts -w, also with -gpu; kubectl get nodes -o json.
 
-    Example: gpuyard cluster import scontrol.txt --out cluster.toml
+    Example: gpuyard cluster import slurm.conf gres.conf --out cluster.toml --policy-out policy.toml
     """
-    from gpuyard.cluster.slurm_nodes import slurm_cluster
-    from gpuyard.workload.chunks import open_bytes
+    from gpuyard.cluster.imports.recognise import import_cluster
+    from gpuyard.policies.policy_file import policy_file_text
     from gpuyard.workload.intake.pipes import regular_files
 
     check_output("--out", out, (".toml",))
-    with regular_files([file]) as (path,), open_bytes(path) as content:
-        text = content.read().decode("utf-8", errors="replace")
-        if not text.strip():
-            raise InputError(f"{path}: is empty; a cluster needs at least one node")
-        cluster, notes = slurm_cluster(text, path.name.split(".")[0], str(path))
-    write_text(out, cluster.to_toml())
+    check_output("--policy-out", policy_out, (".toml",))
+    with regular_files(files) as paths:
+        found = import_cluster({path: _text(path) for path in paths})
+    if policy_out is not None and found.policy is None:
+        raise InputError(
+            f"--policy-out {policy_out}: only slurm.conf says what the policy is; give that file"
+        )
+    write_text(out, found.cluster.to_toml())
+    if policy_out is not None and found.policy is not None:
+        write_text(policy_out, policy_file_text(found.policy, found.settings))
+    _show(found, out, policy_out, json=json)
+
+
+def _text(path: Path) -> str:
+    from gpuyard.workload.chunks import open_bytes
+
+    with open_bytes(path) as content:
+        return content.read().decode("utf-8", errors="replace")
+
+
+def _show(found: "ImportedCluster", out: Path, policy_out: Path | None, *, json: bool) -> None:
+    from dataclasses import asdict
+
+    from gpuyard.terminal.cluster import finding_table, finding_words
+
     if json:
-        print_json({"file": str(out), "cluster": cluster.model_dump(mode="json"), "notes": notes})
+        print_json(
+            {
+                "file": str(out),
+                "cluster": found.cluster.model_dump(mode="json"),
+                "notes": found.notes,
+                "findings": [asdict(one) for one in found.findings],
+                "policy": found.policy,
+                "settings": dict(found.settings),
+            }
+        )
         return
-    open_console().print(*notes, f"Written: {out}", sep="\n")
+    console = open_console()
+    console.print(*found.notes, sep="\n")
+    if found.findings:
+        console.print("", finding_table(found.findings), "", finding_words(found.findings), sep="\n")
+    written = f"{out}" if policy_out is None else f"{out} and {policy_out} ({found.policy})"
+    console.print(f"Written: {written}")

@@ -33,6 +33,7 @@ COLUMNS: Mapping[str, Any] = {
     "partition": pl.String,
     "account": pl.String,
     "name": pl.String,
+    "after": pl.String,
 }
 """What a record says, in the order of a row: its line in the file, then columns of jobs."""
 

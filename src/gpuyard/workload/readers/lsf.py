@@ -15,6 +15,7 @@ from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.node_lists import SEPARATOR
 from gpuyard.workload.readers.accounting import CHECKS, all_jobs, once_each, trace_of, valid_jobs
+from gpuyard.workload.readers.dependencies import LEFT_OUT, lsf_dependency
 from gpuyard.workload.readers.lsf_records import JobFinish, RecordError, event_type, parse_job_finish
 from gpuyard.workload.readers.row_checks import MAX_COUNT, Checks
 
@@ -139,7 +140,10 @@ def _values(
     times = (float(job.submit_s), duration_s, float(job.start_s))
     who = (job.user, group, _status(job), source_id)
     nodes = (SEPARATOR.join(job.hosts), asked_hosts(job), len(job.hosts))
-    return (*times, gpus, slots, memory_mib, limit, *who, *nodes, job.queue, job.project, job.name)
+    after, left_out = lsf_dependency(job.depends)
+    if left_out:
+        repaired[LEFT_OUT].append(line)
+    return (*times, gpus, slots, memory_mib, limit, *who, *nodes, job.queue, job.project, job.name, after)
 
 
 def asked_hosts(job: JobFinish) -> int | None:

@@ -36,6 +36,8 @@ class JobFinish:
     status: int
     """Bits: 32 EXIT, 64 DONE."""
     resource_request: str
+    depends: str = ""
+    """The condition on other jobs, as it was given to ``bsub -w``."""
     index: int = 0
     """In a job array, from 1; 0 for a job outside of arrays."""
     name: str = ""
@@ -152,7 +154,8 @@ def parse_job_finish(line: str) -> JobFinish:
     fields.pass_over("nn")
     start_s = fields.integer("startTime")
     user, queue, request = fields.text("userName"), fields.text("queue"), fields.text("resReq")
-    fields.pass_over("ssssssss")
+    depends = fields.text("dependCond")
+    fields.pass_over("sssssss")
     fields.texts("askedHosts")
     slots, hosts = _slots(fields.texts("execHosts"))
     job = JobFinish(
@@ -166,6 +169,7 @@ def parse_job_finish(line: str) -> JobFinish:
         hosts=hosts,
         status=fields.integer("jStatus"),
         resource_request=request,
+        depends=depends,
     )
     try:
         _read_behind_status(fields, job)

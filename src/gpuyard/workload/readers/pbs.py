@@ -16,6 +16,7 @@ from gpuyard.workload.formats import JOBS, Trace, TraceFiles
 from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.node_lists import SEPARATOR
 from gpuyard.workload.readers.accounting import CHECKS, all_jobs, once_each, trace_of, valid_jobs
+from gpuyard.workload.readers.dependencies import LEFT_OUT, pbs_dependency
 from gpuyard.workload.readers.pbs_records import RECORD, Message, allocation, pairs, seconds
 from gpuyard.workload.readers.row_checks import MAX_COUNT, Checks
 
@@ -171,7 +172,10 @@ def _values(
     nodes = (SEPARATOR.join(had.hosts) or None, had.asked_nodes, len(had.hosts) or None)
     labels = (message.get(name, "") for name in ("queue", "account", "jobname"))
     times = (submit_s, duration_s, start_s)
-    return (*times, had.gpus, cpus, memory_mib, limit_s, *who, *nodes, *labels)
+    after, left_out = pbs_dependency(message.get("depend") or message.get("Resource_List.depend", ""))
+    if left_out:
+        repaired[LEFT_OUT].append(line)
+    return (*times, had.gpus, cpus, memory_mib, limit_s, *who, *nodes, *labels, after)
 
 
 def _clock(message: Message, key: str) -> float | None:

@@ -189,6 +189,7 @@ def _values(
         fields[_HOST] if slots == 1 else None,  # of a job with several slots only the first host is there
         *(None, None),  # nodes
         *(fields[place] for place in (_QUEUE, _ACCOUNT, _NAME)),
+        None,  # accounting(5) has no dependencies
     )
 
 

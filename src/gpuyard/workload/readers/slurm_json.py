@@ -35,6 +35,7 @@ _NO_VALUE = 2**32 - 2
 _COLUMNS = (
     "jobid", "cluster", "user", "partition", "account", "qos", "jobname", "nodelist", "state", "submit",
     "start", "end", "elapsedraw", "timelimitraw", "nnodes", "ncpus", "reqmem", "alloctres", "reqtres",
+    "submitline",
 )  # fmt: skip
 
 Record = Mapping[str, Any]
@@ -112,6 +113,7 @@ def _values(job: Record) -> tuple[str | None, ...]:
         _memory(required),
         _resources(tres.get("allocated")),
         _resources(tres.get("requested")),
+        _word(job.get("submit_line")),
     )
 
 

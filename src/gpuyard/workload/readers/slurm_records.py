@@ -7,12 +7,17 @@ from typing import Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from gpuyard.cluster.slurm_nodes import SLICE
+from gpuyard.cluster.imports.listed import SLICE
 from gpuyard.errors import InputError, setting
 from gpuyard.units import plural
 from gpuyard.workload.importing import ImportLog
 from gpuyard.workload.node_lists import canonical_nodes
 from gpuyard.workload.readers.asked_nodes import with_asked_nodes
+from gpuyard.workload.readers.dependencies import (
+    OTHER_DEPENDENCIES,
+    slurm_dependency,
+    submit_line_dependency,
+)
 from gpuyard.workload.readers.repeats import merge_repeats
 from gpuyard.workload.readers.row_checks import (
     MAX_COUNT,
@@ -44,14 +49,13 @@ FIELDS = (
     "jobid", "cluster", "user", "partition", "account", "qos", "state", "submit", "start", "end", "elapsed",
     "elapsedraw", "timelimit", "timelimitraw", "nnodes", "reqnodes", "ncpus", "reqcpus", "reqmem",
     "alloctres", "reqtres", "allocgres", "reqgres", "nodelist", "jobname", "reservation", "constraints",
-    "dependency", "licenses",
+    "dependency", "licenses", "submitline",
 )  # fmt: skip
 """The fields that are read, in lower case; all but jobid, submit and a run time may be absent."""
 
 NOT_MODELLED = {
     "reservation": "reservations",
     "constraints": "features of nodes that jobs ask for (Constraints)",
-    "dependency": "dependencies between jobs",
     "licenses": "licenses",
 }
 """Fields that a simulation does not use, and what they are."""
@@ -213,6 +217,7 @@ class SlurmRecords:
             qos="qos",
             account="account",
             name="jobname",
+            after=self._after(rows),
             cluster_name="cluster",
             allocated_nodes="nodes",
         )
@@ -224,6 +229,18 @@ class SlurmRecords:
             if naive and self.options.timezone == "UTC":
                 self.log.assume("times without a zone are taken as UTC (option timezone)")
         return rows
+
+    def _after(self, rows: pl.DataFrame) -> pl.Series:
+        """The jobs that each waited for: of the field Dependency, or of the options of the submission."""
+        if rows["dependency"].null_count() == rows["submitline"].null_count() == rows.height:
+            return pl.Series([None], dtype=pl.String).new_from_index(0, rows.height)
+        stated = zip(rows["dependency"], rows["submitline"], strict=True)
+        found = [
+            slurm_dependency(text) if text else submit_line_dependency(line or "") for text, line in stated
+        ]
+        if any(left_out for _, left_out in found):
+            self.log.leave_out(OTHER_DEPENDENCIES)
+        return pl.Series([ids for ids, _ in found], dtype=pl.String)
 
     def _gpu_types(self, rows: pl.DataFrame) -> pl.Series:
         if self.options.gpu_types == "ignore":

@@ -127,6 +127,8 @@ def _checked(path: Path, frame: pl.DataFrame, log: ImportLog) -> pl.DataFrame:
     )
     note_repairs(frame, repairs, path, log)
     known = pl.col("user") != "-1"
+    if (frame["think_s"].str.contains(r"^0*[1-9]")).any():
+        log.leave_out("think times between a job and the one before it (field 18)")
     queue = pl.when(pl.col("queue") != "-1").then("queue").when(pl.col("partition") != "-1").then("partition")
     return frame.select(
         submit_s="submit",
@@ -140,6 +142,7 @@ def _checked(path: Path, frame: pl.DataFrame, log: ImportLog) -> pl.DataFrame:
         source_id="job",
         recorded_start_s=pl.when(pl.col("wait") >= 0).then(start_or_null(pl.col("submit") + pl.col("wait"))),
         partition=pl.when(pl.col("partition") != "-1").then(pl.lit("p") + pl.col("partition")),
+        after=pl.when(pl.col("preceding").str.contains(r"^[1-9]\d*$")).then("preceding"),
     )
 
 

@@ -11,7 +11,9 @@ from gpuyard.workload.node_lists import SEPARATOR
 from gpuyard.workload.schema import CLOCK, Step, Workload, make_workload
 from gpuyard.workload.shaping.derive import has_dates, without_recorded
 
-_NAMES = ("user", "group", "source_id", "partition", "qos", "account", "recorded_nodes")
+_NAMES = ("user", "group", "source_id", "partition", "qos", "account", "recorded_nodes", "after")
+_LISTS = ("recorded_nodes", "after")
+"""Of these, the ones that hold several names."""
 
 
 def merge(
@@ -79,11 +81,16 @@ def _placed(workload: Workload, offset_s: float, row_offset: int, keep_apart: bo
     if not keep_apart:
         return frame
     label = f"{workload.metadata.name}/"
-    nodes = pl.col("recorded_nodes").str.replace_all(SEPARATOR, SEPARATOR + label, literal=True)
+    values = {
+        name: pl.col(name).str.replace_all(SEPARATOR, SEPARATOR + label, literal=True)
+        if name in _LISTS
+        else pl.col(name)
+        for name in _NAMES
+        if workload.has(name)
+    }
     return frame.with_columns(
         pl.when(pl.col(name) != "").then(pl.lit(label) + value).otherwise(pl.col(name)).alias(name)
-        for name, value in ((name, nodes if name == "recorded_nodes" else pl.col(name)) for name in _NAMES)
-        if workload.has(name)
+        for name, value in values.items()
     )
 
 

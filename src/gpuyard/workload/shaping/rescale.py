@@ -140,7 +140,8 @@ def resample_days(
 ) -> Workload:
     """A new trace of whole days drawn from the workload's own, with replacement; times of day stay.
 
-    Recorded starts are left out: on the new days the cluster would have been differently full.
+    Recorded starts are left out: on the new days the cluster would have been differently full. So are
+    dependencies: what a job came after may be on a day that was not drawn, or was drawn twice.
     Days are those of the log's clock if it tells dates, else they start at the first submit. A day that is
     not wholly inside the span is never drawn. The c-th repetition of a day adds c times the same number to
     the rows of its jobs, so that rows stay distinct; the first keeps them.
@@ -190,6 +191,7 @@ def _drawn_days(first: int, count: int, wanted: int, seed: int, keep_weekdays: b
 def _joined_days(workload: Workload, before_s: float, count: int, drawn: list[int]) -> pl.DataFrame:
     """The jobs of the drawn days one after another, the first day from 0; ``before_s`` into day 0."""
     frame = without_recorded(workload.frame).with_columns(submit_s=pl.col("submit_s") + before_s)
+    frame = frame.drop("after", strict=False)  # a day that is drawn twice has every id twice
     frame = frame.with_columns(deadline_s=pl.col("deadline_s") + before_s)
     day = (frame["submit_s"] / DAY_S).floor().cast(pl.Int64)
     frame = frame.with_columns(day=day).filter(pl.col("day").is_between(0, count - 1))
