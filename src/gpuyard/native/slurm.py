@@ -74,7 +74,8 @@ def add_associations(
     users = (pairs % len(names.users)).tolist()
     factors.association_share = [config.user_shares.get(names.users[number], 1.0) for number in users]
     factors.group_share = [config.group_shares.get(name, 1.0) for name in names.groups]
-    return numbers.astype(np.int32)
+    association: Numbers = numbers.astype(np.int32)
+    return association
 
 
 def qos_numbers(workload: Workload, cluster: Cluster) -> Numbers | None:
