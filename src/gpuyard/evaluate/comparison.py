@@ -11,7 +11,7 @@ import polars as pl
 from gpuyard.config import GuardConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import Difference, Floats, paired_difference
-from gpuyard.evaluate.setting import PolicyEntry, Role, Setting, has_direction, lower_is_better, offset_of
+from gpuyard.evaluate.setting import PolicyEntry, Setting, has_direction, lower_is_better, offset_of
 from gpuyard.metrics.classes import LOSING
 from gpuyard.metrics.guards import BrokenLimit, broken_limits, wait_row
 from gpuyard.policies.grammar import parse_policy
@@ -308,10 +308,8 @@ class Comparison:
             raise InputError(
                 f"policy {name} was run for few metrics only; evaluate it by name to compare with it"
             )
-        roles: dict[str, Role] = {name: "reference"}
-        if self.reference is not None and self.reference != name:
-            roles[self.reference] = "given"
-        policies = tuple(replace(one, role=roles.get(one.name, one.role)) for one in self.policies)
+        own = (one.beside() if one.name == self.reference else one for one in self.policies)
+        policies = tuple(replace(one, role="reference") if one.name == name else one for one in own)
         return replace(self, reference=name, chosen_on="given", policies=policies)
 
     def _all_know(self, metric: str) -> bool:

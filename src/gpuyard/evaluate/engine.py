@@ -89,7 +89,15 @@ class Source(Protocol):
         """All that is kept of policies on the compared windows."""
 
 
-def evaluate(source: Source, given: Iterable[Contender], *, current: str, all_heuristics: bool) -> Comparison:
+def evaluate(
+    source: Source,
+    given: Iterable[Contender],
+    *,
+    current: str,
+    all_heuristics: bool,
+    assumed: bool = False,
+    recorded: Contender | None = None,
+) -> Comparison:
     """Compare policies with what runs today, and with the best fixed heuristic.
 
     Args:
@@ -99,6 +107,8 @@ def evaluate(source: Source, given: Iterable[Contender], *, current: str, all_he
             heuristic on windows of other parts.
         all_heuristics: Whether to run every fixed heuristic, to name the one that was best beforehand and the
             one that is best in hindsight.
+        assumed: Whether nobody said that this is what runs today.
+        recorded: What the log says happened, which is shown whatever the reference; None: it does not say.
 
     Raises:
         InputError: if the reference cannot run here, or no heuristic is best.
@@ -110,6 +120,7 @@ def evaluate(source: Source, given: Iterable[Contender], *, current: str, all_he
         rival, family = _best_heuristic(source, family)
     reference = source.contender(current) if not by_choice else rival
     assert reference is not None
+    reference = reference.assumed() if assumed else reference
     figures: Figures = {}
     if all_heuristics:
         figures = source.ranked(family, "every heuristic")
@@ -119,10 +130,11 @@ def evaluate(source: Source, given: Iterable[Contender], *, current: str, all_he
         roles[hindsight] = "hindsight"
     if rival is not None:
         roles[rival.name] = "rival"
-    roles |= {one.name: "given" for one in given}
+    roles |= {one.name: one.beside().entry.role for one in given}
     roles[reference.name] = "reference"
     best = [one for one in family if one.name in roles]
-    shown = without_doubles([reference, *given, *best, *_best_preempting(source, all_heuristics)])
+    happened = [] if recorded is None or recorded.name == reference.name else [recorded]
+    shown = without_doubles([*happened, reference, *given, *best, *_best_preempting(source, all_heuristics)])
     in_roles = [one.in_role(roles.get(one.name, one.entry.role)) for one in with_labels(shown)]
     names = {one.name for one in shown}
     others = [one for one in family if one.name in figures and one.name not in names]

@@ -147,8 +147,9 @@ def judged_policies(comparison: Comparison) -> list[str]:
 
 
 def _shown(comparison: Comparison) -> list[str]:
-    """Policies that are shown, the best first."""
-    return [name for name in comparison.ranking() if comparison.policy(name).is_shown]
+    """Policies that are shown, the best first; what was recorded beside another reference is no choice."""
+    known = {entry.name for entry in comparison.shown if entry.role != "recorded"}
+    return [name for name in comparison.ranking() if name in known]
 
 
 def _pair(comparison: Comparison, policy: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from gpuyard.registry import suggest
 from gpuyard.workload import Workload
 
 Kind = Literal["windows", "draws", "whole", "episodes"]
-Role = Literal["given", "reference", "rival", "hindsight", "preempting", "family"]
+Role = Literal["given", "recorded", "reference", "rival", "hindsight", "preempting", "family"]
 
 RETURN = "return"
 """The sum of an episode's rewards, as a metric."""
@@ -140,10 +140,12 @@ class PolicyEntry:
         kind: What it is.
         source: The path of its model; None for heuristics.
         placement: The rule that places jobs.
-        role: Why it is there: ``given`` by the user, the ``reference``, the heuristic that was best in
-            ``hindsight``, the ``rival`` that was best on earlier windows, a ``preempting`` one, or one of the
-            ``family`` of fixed heuristics, which are run for few metrics only and without schedules.
+        role: Why it is there: ``given`` by the user, what the log ``recorded`` beside another reference, the
+            ``reference``, the heuristic that was best in ``hindsight``, the ``rival`` that was best on
+            earlier windows, a ``preempting`` one, or one of the ``family`` of fixed heuristics, which are
+            run for few metrics only and without schedules.
         note: Something to know, in words; empty if there is nothing.
+        is_assumed: Whether it is the reference because nobody said what runs today.
     """
 
     name: str
@@ -153,6 +155,7 @@ class PolicyEntry:
     placement: str
     role: Role = "given"
     note: str = ""
+    is_assumed: bool = False
 
     @property
     def is_shown(self) -> bool:
@@ -162,6 +165,10 @@ class PolicyEntry:
     def marked(self, mark: str) -> Self:
         """The same with a label that says something of it in a word."""
         return replace(self, label=f"{self.label} ({mark})")
+
+    def beside(self) -> Self:
+        """The same as one of those that are compared with a reference; nobody asks what was recorded."""
+        return replace(self, role="recorded" if self.kind == "recorded" else "given", is_assumed=False)
 
     def noted(self, note: str) -> Self:
         """The same with something more to know."""

@@ -20,12 +20,14 @@ from gpuyard.evaluate.setting import Setting
 from gpuyard.evaluate.tables import drawn_noise, mean_classes, mean_figures, mean_row
 from gpuyard.metrics.catalogue import compute_metrics
 from gpuyard.metrics.classes import class_labels, common_users, several_classes
+from gpuyard.policies.base import RECORDED
 from gpuyard.policies.family import can_run, fixed_heuristics, preempting_heuristics, slower_heuristics
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.simulation.replays import REPLAYS, Replays
 from gpuyard.simulation.run import SimulationResult
 from gpuyard.simulation.window_set import FIGURES, WindowSet, race, simulate_window
 from gpuyard.simulation.windows import HeldOutWindow
+from gpuyard.workload.recorded import recorded_jobs
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -74,10 +76,34 @@ class WindowSource:
         self._windows, self._placement, self._progress = windows, placement, progress
         self._threads = config.threads or available_cores()
 
-    def compare(self, given: Sequence[Contender], current: str) -> Comparison:
-        """Compare policies with what runs today."""
-        checked_ones = [self._checked(one) for one in given]
-        return evaluate(self, checked_ones, current=current, all_heuristics=self._config.all_heuristics)
+    def compare(
+        self, given: Sequence[Contender], current: str, *, assumed: bool = False, is_recorded: bool = False
+    ) -> Comparison:
+        """Compare policies with what runs today.
+
+        Args:
+            given: The policies.
+            current: What runs today.
+            assumed: Whether nobody said so.
+            is_recorded: Whether the log says when jobs started.
+        """
+        return evaluate(
+            self,
+            [self._checked(one) for one in given],
+            current=current,
+            all_heuristics=self._config.all_heuristics,
+            assumed=assumed,
+            recorded=self._recorded() if is_recorded else None,
+        )
+
+    def _recorded(self) -> Contender | None:
+        """What the log says happened; None if it says nothing of a window, which has no figures then."""
+        started = (recorded_jobs(window.jobs) for window in self._windows)
+        own = (window.own for window in self._windows)
+        known = all(
+            ((rows >= of.start) & (rows < of.stop)).any() for rows, of in zip(started, own, strict=True)
+        )
+        return self.contender(RECORDED).in_role("recorded") if known else None
 
     def contender(self, name: str) -> Contender:
         """A policy by name, if it can run here and would be compared fairly."""
@@ -233,8 +259,9 @@ class WindowSource:
 
             result = again(whole)
             jobs = frames.job_frame(result, range(len(whole.jobs)))
+            at = result.schedule.job
             rows = [
-                frames.window_row(one.name, window.name, frames.figures_of(jobs, window, whole))
+                frames.window_row(one.name, window.name, frames.figures_of(jobs, at, window, whole))
                 for window in self._windows
             ]
             classes = frames.class_frame(one.name, whole.name, result, labels, whole.own)

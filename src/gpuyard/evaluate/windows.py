@@ -35,6 +35,7 @@ from gpuyard.simulation.windows import (
 )
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
+from gpuyard.workload.recorded import has_recorded
 
 Policies = Iterable[str | PolicySpec | LearnedPolicy]
 
@@ -126,7 +127,8 @@ def evaluate_windows(
     source.choosing = lambda: _choosing(cut, config)
     if config.whole and size is not None:
         source.whole = lambda: cutter.cut(config.part, count=1, jobs=None, margins=Margins(margins.before))[0]
-    found = source.compare(given, current)
+    assumed = config.current == AUTO and current != RECORDED
+    found = source.compare(given, current, assumed=assumed, is_recorded=has_recorded(workload))
     return found if not why else _standing_in(found, why)
 
 
@@ -276,7 +278,7 @@ def evaluate_draws(
     source.choosing = lambda: runnable(
         drawn_windows(generator, VALIDATION_DRAWS, config.choosing_windows, margins)
     )
-    return source.compare(given, current)
+    return source.compare(given, current, assumed=config.current == AUTO)
 
 
 def _busy_draws(

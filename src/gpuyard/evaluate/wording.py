@@ -110,6 +110,8 @@ def who_loses_in_words(comparison: Comparison) -> list[str]:
 
 def reference_role(comparison: Comparison) -> str:
     """What the reference is."""
+    if comparison.reference is not None and comparison.policy(comparison.reference).is_assumed:
+        return "taken for what runs today"
     match comparison.chosen_on:
         case "validation":
             return f"the best fixed heuristic on {where_chosen(comparison)}"

@@ -83,7 +83,8 @@ def chosen_pair(comparison: "Comparison", standings: Sequence[Standing]) -> tupl
     reference = next((one for one in standings if one.name == comparison.reference), None)
     first = comparison.chosen_on == "first"
     asked = [one for one in standings if first or (one.role == "given" and one is not reference)]
-    subject = (asked or standings)[0]
+    chosen = [one for one in standings if one.role != "recorded"]
+    subject = (asked or chosen or standings)[0]
     if reference is not None and reference is not subject:
         return subject, reference
     return subject, next((one for one in standings if one is not subject), subject)
@@ -95,7 +96,9 @@ def reference_text(comparison: "Comparison") -> str:
         return ""
     if comparison.reference == RECORDED:
         return "what the scheduler of the log did"
-    return "the given reference" if comparison.chosen_on == "given" else reference_role(comparison)
+    assumed = comparison.policy(comparison.reference).is_assumed
+    given = comparison.chosen_on == "given" and not assumed
+    return "the given reference" if given else reference_role(comparison)
 
 
 def answer_of_windows(
@@ -278,9 +281,10 @@ def _ahead(comparison: "Comparison", standings: Sequence[Standing], pair: Pair) 
     if first in (pair.subject, pair.other):
         return ""
     change = comparison.difference(first.name, against=pair.subject.name)
-    found = (
-        f"picked in hindsight on these very {pair.these}" if first.role == "hindsight" else "not asked for"
-    )
+    found = {
+        "hindsight": f"picked in hindsight on these very {pair.these}",
+        "recorded": "what the scheduler of the log did",
+    }.get(first.role, "not asked for")
     if pair.weak:
         return f"{first.label}, {found}, has a better mean still; that is just as unclear."
     how = "has the best mean but is tied with it" if change.verdict == "tie" else "is better still"

@@ -11,6 +11,7 @@ from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate import compare
+from gpuyard.evaluate.findings import findings
 from gpuyard.evaluate.replay import replay_comparison, replay_document, run_policies
 from gpuyard.evaluate.storage import read_comparison
 from gpuyard.simulation.find import find_policy
@@ -193,6 +194,41 @@ def test_what_happened_stands_first_and_is_the_reference(tmp_path):
     assert read.schedules["recorded"]["row"].to_list() == [0, 1, 3]
     document = replay_document("log.csv", runs, ["mean_wait_s"])
     assert json.loads(json.dumps(document))["results"][0]["impossible"] is None
+
+
+def test_what_happened_stands_first_beside_another_reference(tmp_path):
+    log = log_of(recorded_start_s=[50.0, 205.0, None, 105.0])
+    few = (parse_cluster("2x4"), ["sjf+easy", "recorded"], SimulationConfig())
+    runs = run_policies(log, *few, current="fifo")
+    assert [run.entry.label for run in runs] == ["recorded", "fifo+strict", "sjf+easy"]
+    assert [run.entry.role for run in runs] == ["recorded", "reference", "given"]
+    comparison = replay_comparison("log.csv", runs)
+    assert (comparison.reference, comparison.chosen_on) == ("fifo+strict/consolidate", "given")
+    assert comparison.with_current("recorded").with_current("fifo").policies == comparison.policies
+
+
+def test_what_happened_is_a_row_of_windows_beside_another_reference():
+    starts = [10.0 * index + 100.0 if index % 3 else None for index in range(90)]
+    log = log_of(gpus=[8] * 90, duration_s=[9.0] * 90, recorded_start_s=starts)
+    few = {"windows": 3, "jobs_per_window": 10, "part": "all", "current": "fifo"}
+    found = compare(["sjf+easy"], log, "1x8", **few)
+    assert [one.label for one in found.shown] == ["recorded", "fifo+strict", "sjf+easy"]
+    assert [one.role for one in found.shown] == ["recorded", "reference", "given"]
+    wait_s = [start - 10.0 * index for index, start in enumerate(starts) if start is not None]
+    assert found.whole_rows()["recorded"]["mean_wait_s"] == pytest.approx(sum(wait_s) / len(wait_s))
+    whole = found.whole.windows.filter(pl.col("policy") == "recorded")["mean_wait_s"].to_list()
+    assert whole == pytest.approx(found.values("recorded", "mean_wait_s").tolist())
+    assert "recorded" not in [one.policies[0] for one in findings(found) if one.kind == "verdict"]
+
+
+def test_what_happened_is_no_row_of_windows_if_one_of_them_has_no_starts():
+    starts = [None if index < 20 else 10.0 * index + 100.0 for index in range(60)]
+    log = log_of(gpus=[8] * 60, duration_s=[9.0] * 60, recorded_start_s=starts)
+    few = {"windows": 3, "jobs_per_window": 10, "part": "all", "current": "fifo"}
+    assert [one.label for one in compare(["sjf+easy"], log, "1x8", **few).shown] == [
+        "fifo+strict",
+        "sjf+easy",
+    ]
 
 
 @pytest.mark.parametrize(

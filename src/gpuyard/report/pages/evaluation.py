@@ -100,7 +100,7 @@ def _joined(one: Comparison, other: Comparison) -> Comparison:
 
 def _no_reference(entry: PolicyEntry) -> PolicyEntry:
     """The reference of one comparison is one of the policies of another."""
-    return replace(entry, role="given") if entry.role == "reference" else entry
+    return entry.beside() if entry.role == "reference" else entry
 
 
 def _asked_in(comparison: Comparison, entry: PolicyEntry) -> PolicyEntry:
