@@ -198,12 +198,10 @@ def show_comparison(console: "Console", source: str, runs: "list[PolicyRun]", ch
         console.print(single_table(runs[0].metrics, shown))
     else:
         names, values = [run.entry.label for run in runs], [run.metrics for run in runs]
-        impossible = [index for index, run in enumerate(runs) if run.result.impossible]
+        marked = [index for index, run in enumerate(runs) if run.result.marks]
         worst = [one.worst for one in waits]
         compared_with = runs.index(reference)
-        console.print(
-            comparison_table(console, names, values, shown, worst, impossible, reference=compared_with)
-        )
+        console.print(comparison_table(console, names, values, shown, worst, marked, reference=compared_with))
     if alarms:
         console.print("", *(loser_note(one) for one in alarms), sep="\n")
     if reference.entry.is_assumed:

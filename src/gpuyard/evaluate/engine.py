@@ -3,7 +3,7 @@
 Where policies run is a ``Source``: windows of a log, draws of a generator, or episodes of an environment.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -48,7 +48,7 @@ class Outcomes:
         schedules: Of the first window, by policy.
         whole: The whole part replayed in one go, where that is done.
         notes: What to know about runs of policies, by name.
-        impossible: Names of policies whose schedule of some window cannot be on the cluster.
+        marks: What keeps policies from being comparable, by name.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -57,7 +57,7 @@ class Outcomes:
     schedules: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     whole: WholeReplay | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
-    impossible: Set[str] = frozenset()
+    marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Source(Protocol):
@@ -235,9 +235,7 @@ def _put_together(
         for one in others
         for i, window in enumerate(source.setting.windows)
     ]
-    marked = [
-        one.entry.marked("impossible") if one.name in outcomes.impossible else one.entry for one in shown
-    ]
+    marked = [one.entry.marked(outcomes.marks.get(one.name, ())) for one in shown]
     entries = [entry.noted(outcomes.notes.get(entry.name, "")) for entry in marked]
     return Comparison(
         setting=source.setting,

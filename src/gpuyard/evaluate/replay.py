@@ -174,8 +174,7 @@ def run_policies(
         progress = start_run(one.name) if start_run else None
         result = simulate(workload, cluster, one.policy, config, history=history, progress=progress)
         metrics = compute_metrics(workload, cluster, result.schedule, price_per_kwh=tariff, config=config)
-        entry = one.entry.marked("impossible") if result.impossible else one.entry
-        runs.append(PolicyRun(result, metrics, entry, price))
+        runs.append(PolicyRun(result, metrics, one.entry.marked(result.marks), price))
     return runs
 
 
@@ -210,6 +209,7 @@ def replay_document(
                 "counters": dict(run.result.counters),
                 "notes": list(run.result.notes),
                 "impossible": run.result.impossible,
+                "marks": list(run.result.marks),
                 "schedule_hash": run.result.schedule.hash(),
             }
             for run in runs

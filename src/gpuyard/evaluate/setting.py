@@ -1,7 +1,7 @@
 """What policies are compared on, and which ones: the description of a comparison, as its file has it."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
@@ -162,9 +162,9 @@ class PolicyEntry:
         """Whether it has a row in tables; the family has not."""
         return self.role != "family"
 
-    def marked(self, mark: str) -> Self:
-        """The same with a label that says something of it in a word."""
-        return replace(self, label=f"{self.label} ({mark})")
+    def marked(self, marks: Sequence[str]) -> Self:
+        """The same with a label that says what keeps it from being comparable, if something does."""
+        return replace(self, label=f"{self.label} ({', '.join(marks)})") if marks else self
 
     def beside(self) -> Self:
         """The same as one of those that are compared with a reference; nobody asks what was recorded."""

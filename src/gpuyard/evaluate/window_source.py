@@ -45,7 +45,7 @@ class _Outcome:
     jobs: pl.DataFrame | None
     schedule: pl.DataFrame | None
     notes: str = ""
-    is_impossible: bool = False
+    marks: tuple[str, ...] = ()
 
 
 class WindowSource:
@@ -186,7 +186,7 @@ class WindowSource:
         tasks = [(one, window) for one in contenders for window in self._windows]
         outcomes = self._run_all(tasks, stage, keep=True)
         jobs = [outcome.jobs for outcome in outcomes if outcome.jobs is not None]
-        last_impossible = sorted(outcomes, key=lambda outcome: outcome.is_impossible)
+        last_marked = sorted(outcomes, key=lambda outcome: len(outcome.marks))
         return Outcomes(
             rows=[outcome.row for outcome in outcomes],
             classes=several_classes(pl.concat([outcome.classes for outcome in outcomes])),
@@ -197,8 +197,18 @@ class WindowSource:
                 if outcome.schedule is not None
             },
             whole=None if self.whole is None else self._replay_whole(contenders, self.whole()),
-            notes={str(outcome.row["policy"]): outcome.notes for outcome in last_impossible if outcome.notes},
-            impossible={str(outcome.row["policy"]) for outcome in outcomes if outcome.is_impossible},
+            notes={str(outcome.row["policy"]): outcome.notes for outcome in last_marked if outcome.notes},
+            marks={
+                one.name: tuple(
+                    dict.fromkeys(
+                        mark
+                        for outcome in outcomes
+                        if outcome.row["policy"] == one.name
+                        for mark in outcome.marks
+                    )
+                )
+                for one in contenders
+            },
         )
 
     def _run_all(
@@ -225,7 +235,7 @@ class WindowSource:
                 jobs if window.name in kept else None,
                 results[0].table() if window.name == names[0] else None,
                 " ".join(results[0].notes) if one.entry.kind == "recorded" else "",
-                results[0].impossible is not None,
+                results[0].marks,
             )
 
         return self._in_threads(run, tasks, stage)

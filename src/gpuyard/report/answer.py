@@ -122,6 +122,8 @@ def answer_of_windows(
     what = reference_text(comparison) if other.name == comparison.reference else "the next"
     weak, these = _weakness(comparison.setting), _these(comparison.setting)
     one = one_of(comparison.setting)
+    # What was recorded beside another reference is no policy that could be chosen.
+    standings = [standing for standing in standings if standing.role != "recorded"]
     pair = Pair(subject, other, what, change, subject is standings[0], weak, these, one)
     ties = _ties(comparison, standings, pair)
     sentence = _sentence(comparison, pair, bool(ties))
@@ -281,10 +283,9 @@ def _ahead(comparison: "Comparison", standings: Sequence[Standing], pair: Pair) 
     if first in (pair.subject, pair.other):
         return ""
     change = comparison.difference(first.name, against=pair.subject.name)
-    found = {
-        "hindsight": f"picked in hindsight on these very {pair.these}",
-        "recorded": "what the scheduler of the log did",
-    }.get(first.role, "not asked for")
+    found = (
+        f"picked in hindsight on these very {pair.these}" if first.role == "hindsight" else "not asked for"
+    )
     if pair.weak:
         return f"{first.label}, {found}, has a better mean still; that is just as unclear."
     how = "has the best mean but is tied with it" if change.verdict == "tie" else "is better still"

@@ -14,6 +14,7 @@ from gpuyard.evaluate import compare
 from gpuyard.evaluate.findings import findings
 from gpuyard.evaluate.replay import replay_comparison, replay_document, run_policies
 from gpuyard.evaluate.storage import read_comparison
+from gpuyard.report.sources import read_sources
 from gpuyard.simulation.find import find_policy
 from gpuyard.simulation.recorded import RecordedPolicy
 from gpuyard.simulation.run import simulate
@@ -259,6 +260,34 @@ def test_a_row_that_cannot_be_is_marked_in_windows_too():
     assert (entry.name, entry.label) == ("recorded", "recorded (impossible)")
     assert "16 of 8 GPUs in use" in entry.note
     assert compare(["fifo"], log, "2x8", **few).policies[0].label == "recorded"
+
+
+def test_waits_below_zero_are_counted_marked_and_not_clamped(tmp_path, capsys):
+    log = log_of(recorded_start_s=[-40.0, 15.0, -30.0], gpus=[4, 4, 8])
+    few = (parse_cluster("2x4"), ["fifo+easy"], SimulationConfig())
+    first = run_policies(log, *few)[0]
+    assert first.metrics["mean_wait_s"] == pytest.approx((-40.0 + 5.0 - 50.0) / 3)
+    assert first.result.marks == ("impossible", "negative waits")
+    assert first.entry.label == "recorded (impossible, negative waits)"
+    assert "2 of 3 jobs started before being submitted" in first.result.notes[0]
+    write_workload(log, tmp_path / "log.parquet")
+    arguments = ["simulate", str(tmp_path / "log.parquet"), "--cluster", "8x4", "--policy", "fifo+easy"]
+    app(arguments, exit_on_error=False, result_action="return_value")
+    said = capsys.readouterr()
+    (row,) = [line for line in said.out.splitlines() if line.startswith("recorded (negative")]
+    assert "*" not in row, "what looks best because of an error is best of nothing"
+
+
+def test_waits_below_zero_are_marked_in_windows_and_on_the_page():
+    starts = [10.0 * index + (-50.0 if index % 2 else 100.0) for index in range(60)]
+    log = log_of(gpus=[1] * 60, duration_s=[9.0] * 60, recorded_start_s=starts)
+    few = {"windows": 3, "jobs_per_window": 10, "part": "all", "metric": "mean_wait_s"}
+    found = compare(["sjf+easy"], log, "4x8", **few, current="fifo")
+    assert found.policies[0].label == "recorded (negative waits)"
+    assert "started before being submitted" in found.policies[0].note
+    report, _ = read_sources([found])
+    assert report.best != "recorded"
+    assert "recorded" not in report.answer.sentence
 
 
 def test_a_row_that_is_asked_for_stands_first_once():

@@ -140,7 +140,7 @@ def evaluation_report(comparison: Comparison, directories: Sequence[str]) -> Rep
         metric=setting.metric,
         lower_is_better=setting.lower_is_better,
         standings=standings,
-        best=standings[0].name,
+        best=next((one.name for one in standings if one.role != "recorded"), standings[0].name),
         subject=subject.name,
         reference=comparison.reference,
         reference_text=reference_text(comparison),

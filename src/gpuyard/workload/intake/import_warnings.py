@@ -1,9 +1,9 @@
 """What an import must warn of, whatever its format: missing rows, missing GPUs, times that clash."""
 
-import polars as pl
-
 from gpuyard.units import plural
+from gpuyard.workload.identity import name_of
 from gpuyard.workload.importing import ImportLog, ImportReport
+from gpuyard.workload.recorded import early_starts
 from gpuyard.workload.schema import Workload
 
 MOST_REJECTED = 0.2
@@ -59,16 +59,13 @@ def _all(jobs: int) -> str:
 
 
 def _starts(workload: Workload, log: ImportLog) -> None:
-    if not workload.has("recorded_start_s"):
+    early = early_starts(workload)
+    if not len(early):
         return
-    early = workload.frame.filter(pl.col("recorded_start_s") < pl.col("submit_s"))
-    if early.height == 0:
-        return
-    first = early["source_id"][0] or f"row {early['row'][0]}"
     log.warn(
         "starts-before-submit",
-        f"{plural(early.height, 'job')} started before {'it was' if early.height == 1 else 'they were'} "
-        f"submitted, first {first}",
+        f"{plural(len(early), 'job')} started before {'it was' if len(early) == 1 else 'they were'} "
+        f"submitted, first {name_of(workload, int(early[0]))}",
         "waits are wrong for them, and perhaps for all: look at the clocks of the log (time zones, daylight "
         "saving, a submit that a requeue moved)",
     )
