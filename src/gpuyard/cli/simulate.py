@@ -184,7 +184,7 @@ def _check_metrics(names: Sequence[str]) -> tuple[str, ...]:
 
 def show_comparison(console: "Console", source: str, runs: "list[PolicyRun]", chosen: Sequence[str]) -> None:
     """Metrics of one policy, or of several beside each other and their classes with the longest waits."""
-    from gpuyard.evaluate.replay import reference_run
+    from gpuyard.evaluate.replay import reference_run, waits_of
     from gpuyard.metrics.catalogue import metrics
 
     shown = {name: metrics()[name] for name in chosen}
@@ -204,6 +204,8 @@ def show_comparison(console: "Console", source: str, runs: "list[PolicyRun]", ch
         console.print(comparison_table(console, names, values, shown, worst, marked, reference=compared_with))
     if alarms:
         console.print("", *(loser_note(one) for one in alarms), sep="\n")
+    if (explained := waits_of(runs)) is not None and explained.is_unexplained:
+        console.print("", explained.in_words(), sep="\n")
     if reference.entry.is_assumed:
         console.print("", assumption_note(reference.entry.label), sep="\n")
     console.print("", *notes, "", sep="\n", style="dim")

@@ -14,8 +14,10 @@ from gpuyard.evaluate.bootstrap import Difference, Floats, paired_difference
 from gpuyard.evaluate.setting import PolicyEntry, Setting, has_direction, lower_is_better, offset_of
 from gpuyard.metrics.classes import LOSING
 from gpuyard.metrics.guards import BrokenLimit, broken_limits, wait_row
+from gpuyard.policies.base import RECORDED
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.registry import suggest
+from gpuyard.simulation.recorded_waits import RecordedWaits
 from gpuyard.units import metric_label
 
 ChosenOn = Literal["validation", "given", "first"]
@@ -240,6 +242,16 @@ class Comparison:
         limits = GuardConfig.model_validate(self.setting.guards)
         recorded = self.policy(reference).kind == "recorded"
         return broken_limits(self._waits(name), self._waits(reference), limits, recorded=recorded)
+
+    @property
+    def unexplained(self) -> RecordedWaits | None:
+        """The waits of the log, if the modelled cluster does not explain them; else None."""
+        waits = RecordedWaits.from_json(self.setting.recorded_waits)
+        return waits if waits is not None and waits.is_unexplained else None
+
+    def misleads(self, reference: str | None) -> bool:
+        """Whether gains against a policy are no policy's: it is what a log recorded, and unexplained."""
+        return reference == RECORDED and self.unexplained is not None
 
     def preempts(self, policy: str) -> bool:
         """Whether a policy stops running jobs: limits count waits for the first start, not those after it."""

@@ -4,7 +4,7 @@ Where policies run is a ``Source``: windows of a log, draws of a generator, or e
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from gpuyard.evaluate.config import BEST
 from gpuyard.evaluate.contenders import Contender, with_labels, without_doubles
 from gpuyard.evaluate.setting import Role, Setting
 from gpuyard.evaluate.tables import CLASS_SCHEMA, window_frame, window_row
+from gpuyard.simulation.recorded_waits import RecordedWaits
 from gpuyard.simulation.windows import Part
 
 Figures = Mapping[str, Mapping[str, Floats]]
@@ -49,6 +50,7 @@ class Outcomes:
         whole: The whole part replayed in one go, where that is done.
         notes: What to know about runs of policies, by name.
         marks: What keeps policies from being comparable, by name.
+        waits: Whether the modelled cluster explains what was recorded; None if that has no row.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -58,6 +60,7 @@ class Outcomes:
     whole: WholeReplay | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    waits: RecordedWaits | None = None
 
 
 class Source(Protocol):
@@ -237,8 +240,9 @@ def _put_together(
     ]
     marked = [one.entry.marked(outcomes.marks.get(one.name, ())) for one in shown]
     entries = [entry.noted(outcomes.notes.get(entry.name, "")) for entry in marked]
+    waits = None if outcomes.waits is None else asdict(outcomes.waits)
     return Comparison(
-        setting=source.setting,
+        setting=replace(source.setting, recorded_waits=waits),
         policies=(*entries, *(one.entry for one in others)),
         reference=choice.reference,
         chosen_on=choice.chosen_on,

@@ -1,7 +1,7 @@
 """Policies on a whole log, each once: what they did, as JSON and as a comparison of one window."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -16,11 +16,10 @@ from gpuyard.evaluate.tables import class_frame, window_frame, window_row
 from gpuyard.metrics.catalogue import Price, Value, compute_metrics
 from gpuyard.metrics.classes import class_labels, common_users, several_classes
 from gpuyard.metrics.tariff import parse_tariff
-from gpuyard.native.information import informed
 from gpuyard.policies.base import RECORDED
-from gpuyard.policies.family import can_run
-from gpuyard.policies.grammar import PolicySpec, parse_policy
-from gpuyard.simulation.find import current_policy, find_policy
+from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec
+from gpuyard.simulation.find import find_policy
+from gpuyard.simulation.recorded_waits import RecordedWaits, recorded_waits, usual_policy
 from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.workload import Workload
 from gpuyard.workload.importing import ImportReport
@@ -46,12 +45,14 @@ class PolicyRun:
         metrics: By name.
         entry: Who it is.
         price_per_kwh: Price of energy as JSON documents show it.
+        waits: Of what was recorded: whether the modelled cluster explains its waits; None of others.
     """
 
     result: SimulationResult
     metrics: Mapping[str, Value]
     entry: PolicyEntry
     price_per_kwh: float | str | None = None
+    waits: RecordedWaits | None = None
 
     @property
     def policy(self) -> str:
@@ -122,13 +123,7 @@ def _assumed(
 ) -> Contender:
     """What is taken to run today; it places jobs as the first policy does, so that rules alone differ."""
     placement = contenders[0].entry.placement
-    known = informed(config, workload)
-
-    def runs(spec: PolicySpec) -> bool:
-        return can_run(workload, cluster, replace(spec, placement=placement), known)
-
-    spec = parse_policy(current_policy(None, AUTO, runs))
-    return contender_of(replace(spec, placement=placement)).assumed()
+    return contender_of(usual_policy(workload, cluster, config, placement)).assumed()
 
 
 def reference_run(runs: Sequence[PolicyRun]) -> PolicyRun:
@@ -175,7 +170,29 @@ def run_policies(
         result = simulate(workload, cluster, one.policy, config, history=history, progress=progress)
         metrics = compute_metrics(workload, cluster, result.schedule, price_per_kwh=tariff, config=config)
         runs.append(PolicyRun(result, metrics, one.entry.marked(result.marks), price))
-    return runs
+
+    def again(spec: PolicySpec) -> SimulationResult:
+        return simulate(workload, cluster, spec, config, history=history)
+
+    return _with_waits(runs, again)
+
+
+def _with_waits(
+    runs: Sequence[PolicyRun], again: Callable[[PolicySpec], SimulationResult]
+) -> list[PolicyRun]:
+    """The same; what was recorded with whether the modelled cluster explains it."""
+    if all(run.policy != RECORDED for run in runs):
+        return list(runs)
+    first, done = runs[0].result, [run.result for run in runs]
+    placement = next((run.entry.placement for run in runs if run.policy != RECORDED), DEFAULT_PLACEMENT)
+    usual = usual_policy(first.workload, first.cluster, first.config, placement)
+    waits = recorded_waits(usual, done, again)
+    return [replace(run, waits=waits) if run.policy == RECORDED else run for run in runs]
+
+
+def waits_of(runs: Sequence[PolicyRun]) -> RecordedWaits | None:
+    """Whether the modelled cluster explains the waits of the log; None if what was recorded has no row."""
+    return next((run.waits for run in runs if run.waits is not None), None)
 
 
 def replay_document(
@@ -200,6 +217,7 @@ def replay_document(
         "price_per_kwh": runs[0].price_per_kwh,
         "reference": reference_run(runs).policy,
         "reference_assumed": reference_run(runs).entry.is_assumed,
+        "recorded_waits": _document_of(waits_of(runs)),
         "results": [
             {
                 "policy": run.policy,
@@ -246,8 +264,12 @@ def replay_comparison(
     )
 
 
+def _document_of(waits: RecordedWaits | None) -> dict[str, Any] | None:
+    return None if waits is None else {**asdict(waits), "is_unexplained": waits.is_unexplained}
+
+
 def _setting(source: str, runs: Sequence[PolicyRun], report: ImportReport | None) -> Setting:
-    first = runs[0].result
+    first, waits = runs[0].result, waits_of(runs)
     return Setting(
         workload=source,
         jobs=len(first.workload),
@@ -266,6 +288,7 @@ def _setting(source: str, runs: Sequence[PolicyRun], report: ImportReport | None
         price_per_kwh=runs[0].price_per_kwh,
         imported=None if report is None else report.model_dump(mode="json"),
         epoch_s=first.workload.metadata.epoch_s if has_dates(first.workload) else None,
+        recorded_waits=None if waits is None else asdict(waits),
     )
 
 

@@ -54,6 +54,8 @@ class Setting:
         not_tried: Backfills that no heuristic of the family was tried with, as they would take minutes.
         imported: The account of the import that the jobs come from, as JSON, if there is one.
         epoch_s: What the log's clock (UTC, since 1970) showed at time 0 of schedules; None without dates.
+        recorded_waits: Of a log with starts: its mean wait next to a simulated one, as JSON
+            (``gpuyard.simulation.recorded_waits``); None without.
     """
 
     workload: str
@@ -82,6 +84,7 @@ class Setting:
     asked_estimates: str = ""
     not_tried: tuple[str, ...] = ()
     epoch_s: float | None = None
+    recorded_waits: Mapping[str, Any] | None = None
 
     @property
     def is_cold(self) -> bool:

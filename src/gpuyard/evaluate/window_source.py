@@ -23,6 +23,7 @@ from gpuyard.metrics.classes import class_labels, common_users, several_classes
 from gpuyard.policies.base import RECORDED
 from gpuyard.policies.family import can_run, fixed_heuristics, preempting_heuristics, slower_heuristics
 from gpuyard.policies.grammar import PolicySpec
+from gpuyard.simulation.recorded_waits import RecordedWaits, recorded_waits, usual_policy
 from gpuyard.simulation.replays import REPLAYS, Replays
 from gpuyard.simulation.run import SimulationResult
 from gpuyard.simulation.window_set import FIGURES, WindowSet, race, simulate_window
@@ -55,10 +56,12 @@ class WindowSource:
         setting: What policies are compared on.
         choosing: Windows on which the best heuristic is chosen.
         whole: The whole part as one window; None: it is not replayed.
+        part: The same, whether or not all policies replay it; None of draws.
     """
 
     choosing: Callable[[], list[HeldOutWindow]]
     whole: Callable[[], HeldOutWindow] | None = None
+    part: Callable[[], HeldOutWindow] | None = None
 
     def __init__(
         self,
@@ -209,7 +212,20 @@ class WindowSource:
                 )
                 for one in contenders
             },
+            waits=self._waits(contenders),
         )
+
+    def _waits(self, contenders: Sequence[Contender]) -> RecordedWaits | None:
+        """Whether the modelled cluster explains what was recorded, on the whole part."""
+        if self.part is None or all(one.name != RECORDED for one in contenders):
+            return None
+        whole = self.part()
+        usual = usual_policy(whole.jobs, self._cluster, self._simulation, self._placement)
+
+        def again(spec: PolicySpec) -> SimulationResult:
+            return simulate_window(whole, self._cluster, spec, self._noises[0])
+
+        return recorded_waits(usual, (), again, whole.own)
 
     def _run_all(
         self, tasks: Sequence[tuple[Contender, HeldOutWindow]], stage: str, *, keep: bool

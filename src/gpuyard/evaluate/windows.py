@@ -125,8 +125,8 @@ def evaluate_windows(
     )
     source = WindowSource(cluster, config, simulation, compared_on, windows, placement, progress)
     source.choosing = lambda: _choosing(cut, config)
-    if config.whole and size is not None:
-        source.whole = lambda: cutter.cut(config.part, count=1, jobs=None, margins=Margins(margins.before))[0]
+    source.part = lambda: cutter.cut(config.part, count=1, jobs=None, margins=Margins(margins.before))[0]
+    source.whole = source.part if config.whole and size is not None else None
     assumed = config.current == AUTO and current != RECORDED
     found = source.compare(given, current, assumed=assumed, is_recorded=has_recorded(workload))
     return found if not why else _standing_in(found, why)

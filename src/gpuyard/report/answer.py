@@ -128,7 +128,7 @@ def answer_of_windows(
     ties = _ties(comparison, standings, pair)
     sentence = _sentence(comparison, pair, bool(ties))
     ahead, chosen = _ahead(comparison, standings, pair), _otherwise_chosen(comparison)
-    sure = " ".join(filter(None, (_sureness(pair), _ties_text(ties), ahead, chosen)))
+    sure = " ".join(filter(None, (_doubt(comparison), _sureness(pair), _ties_text(ties), ahead, chosen)))
     is_asked = comparison.whole is not None and other.name == comparison.reference
     asked = dict.fromkeys((metric, *ALARMED)) if is_asked else {}
     wholes = {name: found for name in asked if (found := comparison.in_whole(subject.name, name)) is not None}
@@ -149,8 +149,14 @@ def _weakness(setting: "Setting") -> str:
 
 
 def _words(comparison: "Comparison") -> list[str]:
-    """More in words, without the policies that are tied: those worth a name stand above."""
-    return sentences(comparison, [one for one in findings(comparison) if one.kind != "ties"], PAGE)
+    """More in words, without the policies that are tied, and doubts: those worth a name stand above."""
+    told = [one for one in findings(comparison) if one.kind not in ("ties", "unexplained")]
+    return sentences(comparison, told, PAGE)
+
+
+def _doubt(comparison: "Comparison") -> str:
+    """That the waits of the log are not those of the modelled cluster, if so."""
+    return "" if comparison.unexplained is None else comparison.unexplained.in_words()
 
 
 def _sentence(comparison: "Comparison", pair: Pair, tied: bool) -> str:
@@ -167,6 +173,11 @@ def _sentence(comparison: "Comparison", pair: Pair, tied: bool) -> str:
     if pair.weak:
         way = "better" if better else "worse"
         return f"It is unclear whether {name} is {way}: {told}, on too few {pair.these} to tell."
+    if better and comparison.misleads(pair.other.name):
+        return (
+            f"It is unclear whether {name} is better: {told}, but the modelled cluster does not explain the "
+            "waits of the log."
+        )
     price = _price(comparison, pair) if better else ""
     best = "among the best" if tied else "best"
     place = "worse" if not better else best if pair.leads else "better"
