@@ -7,7 +7,7 @@ from gpuyard.workload.recorded import early_starts
 from gpuyard.workload.schema import Workload
 
 MOST_REJECTED = 0.2
-"""Share of rows that may become no job without a warning."""
+"""Share of the rows that state a job which may become none without a warning."""
 
 _LABELS = {
     "partition": "limits and nodes of partitions or queues ({} of them): jobs may run on every node",
@@ -30,13 +30,13 @@ def look_over(workload: Workload, report: ImportReport, log: ImportLog) -> None:
 
 
 def _rejected(report: ImportReport, log: ImportLog) -> None:
-    rows = sum(finding.rows for finding in report.rejected)
-    if rows <= MOST_REJECTED * report.rows_read:
+    rejected, rows = report.left_out()
+    if rejected <= MOST_REJECTED * rows:
         return
-    main = report.rejected[0]
+    main = next(finding for finding in report.rejected if not finding.parts)
     log.warn(
         "rejected-rows",
-        f"{rows:,} of {report.rows_read:,} rows ({100 * rows / report.rows_read:.0f} %) became no job; "
+        f"{rejected:,} of {rows:,} rows ({100 * rejected / rows:.0f} %) became no job; "
         f"the most common reason ({plural(main.rows, 'row')}): {main.reason}",
         f"look at {main.first[0]}; if such rows are jobs that ran, export them in another form: "
         "without them a simulation sees a cluster that is emptier than yours",
