@@ -229,7 +229,20 @@ def _class_waits(runs: "list[PolicyRun]") -> list[PolicyWaits]:
 
 
 def _breakdowns(by: str, runs: "list[PolicyRun]") -> dict[str, list[dict[str, Any]]]:
-    return {run.entry.label: run.result.breakdown(by).to_dicts() for run in runs}
+    """Of each policy the metrics of classes, the one that loses most first."""
+    from gpuyard.evaluate.replay import reference_run
+    from gpuyard.metrics.classes import losers_first
+
+    found = {run.entry.label: run.result.breakdown(by).to_dicts() for run in runs}
+    waits = {label: {row["class"]: row["mean_wait_s"] for row in rows} for label, rows in found.items()}
+    judged = [run.entry.label for run in runs if run.entry.role != "recorded"]
+    names = list(waits[runs[0].entry.label])
+    ordered = losers_first(names, waits, reference_run(runs).entry.label, judged)
+    place = {name: index for index, name in enumerate(ordered)}
+    return {
+        label: sorted(rows, key=lambda row: place.get(row["class"], len(place)))
+        for label, rows in found.items()
+    }
 
 
 def _with_changes(by: str, runs: "list[PolicyRun]") -> list[list[dict[str, Any]]]:

@@ -165,6 +165,25 @@ def test_metrics_by_class_are_shown_and_given(run: Run, by: str) -> None:
         assert one["changes"]["mean_jct_s"] == pytest.approx(one["mean_jct_s"] / other["mean_jct_s"] - 1)
 
 
+@pytest.mark.parametrize("by", ["user", "gpus"])
+def test_who_loses_most_stands_first(run: Run, by: str) -> None:
+    policies = ("--policy", "sjf+easy", "--policy", "fifo+easy", "--policy", "ljf+easy")
+    _, out, _ = run("simulate", "demo", *policies, "--by", by, "--json")
+    today, *others = (one["breakdown"]["classes"] for one in document(out)["results"])
+    names = [one["class"] for one in today]
+    assert all([one["class"] for one in rows] == names for rows in others)
+    rises = [
+        max((rows[i]["mean_wait_s"] - row["mean_wait_s"]) / max(row["mean_wait_s"], 60.0) for rows in others)
+        for i, row in enumerate(today)
+    ]
+    kept = [rise for rise, name in zip(rises, names, strict=True) if name != "(others)"]
+    assert kept == sorted(kept, reverse=True)
+    assert kept[0] > kept[-1]
+    _, out, _ = run("simulate", "demo", *policies, "--by", by)
+    rows = [line.split()[0] for line in out.splitlines() if re.search(r"\d +fifo\+easy", line)]
+    assert rows == names
+
+
 def test_classes_have_the_same_names_everywhere(run: Run) -> None:
     assert get_args(Classes) == KINDS
     code, out, err = run("simulate", "demo", "--by", "partition")
