@@ -52,10 +52,11 @@ def simulated(
     jobs: Workload | None = None,
     cluster: str = "4x4:v100",
     config: SimulationConfig | None = None,
+    current: str = "none",
 ) -> Path:
     """What ``simulate --out`` writes."""
     workload = jobs_with_names() if jobs is None else jobs
-    runs = run_policies(workload, parse_cluster(cluster), policies, config or EXACT)
+    runs = run_policies(workload, parse_cluster(cluster), policies, config or EXACT, current=current)
     replay_comparison(workload.metadata.name, runs).write(directory)
     return directory
 

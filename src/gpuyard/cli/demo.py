@@ -126,7 +126,7 @@ def run_demo() -> "list[PolicyRun]":
     from gpuyard.cluster.model import parse_cluster
     from gpuyard.workload import demo_workload
 
-    return replayed(demo_workload(), parse_cluster("demo"), POLICIES, SimulationConfig())
+    return replayed(demo_workload(), parse_cluster("demo"), POLICIES, SimulationConfig(), current="none")
 
 
 def findings(values: Mapping[str, Metrics]) -> list[str]:

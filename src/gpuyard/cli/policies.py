@@ -74,7 +74,7 @@ def explain(
     Example: gpuyard explain jobs.parquet 995584 --cluster 64x8 --policy sjf+easy
     """
     from gpuyard.simulation.explain import explain_job
-    from gpuyard.simulation.explain_text import REASONS, moment, periods, sentences
+    from gpuyard.simulation.explain_text import moment, periods, reasons, sentences
     from gpuyard.simulation.find import find_policy
 
     spec = find_policy(policy).rules
@@ -94,7 +94,7 @@ def explain(
         console.print(sentence)
     if shown := periods(story):
         table = wait_table(
-            shown, REASONS, lambda at_s: moment(story, at_s), mostly=len(shown) < len(story.waits)
+            shown, reasons(story), lambda at_s: moment(story, at_s), mostly=len(shown) < len(story.waits)
         )
         console.print("", table, sep="\n")
     if len(shown) < len(story.waits):

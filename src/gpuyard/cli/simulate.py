@@ -1,6 +1,6 @@
 """``gpuyard simulate``: replay a workload under policies and compare them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,6 +24,7 @@ from gpuyard.terminal.tables import (
     COMPARED,
     OF_CLASSES,
     OF_ONE_POLICY,
+    assumption_note,
     class_table,
     comparison_notes,
     comparison_table,
@@ -60,7 +61,8 @@ def simulate(
         str,
         Parameter(
             help="What runs today, which the others are compared with: a policy; auto: what your scheduler "
-            "did, if the log has recorded starts, else the first policy; none: the first policy."
+            "did, if the log has recorded starts, else fifo+easy if there are several policies; none: the "
+            "first policy, and what was recorded is left out."
         ),
     ] = AUTO,
     metric: Annotated[
@@ -116,7 +118,7 @@ def simulate(
     if json:
         document = replay_document(workload, runs, chosen, report)
         if by is not None:
-            for result, rows in zip(document["results"], _with_changes(_breakdowns(by, runs)), strict=True):
+            for result, rows in zip(document["results"], _with_changes(by, runs), strict=True):
                 result["breakdown"] = {"by": by, "classes": rows}
         print_json(document)
         return
@@ -148,8 +150,7 @@ def replayed(
     """
     from gpuyard.evaluate.replay import NONE, find_contenders, run_policies, with_current
 
-    contenders = find_contenders(policies)
-    contenders = with_current(contenders, workload, current)
+    contenders = with_current(find_contenders(policies), workload, cluster, config, current)
     with show_progress(len(workload), len(contenders)) as progress:
         options = {**options, "start_run": progress.start_run, "current": NONE}
         return run_policies(workload, cluster, contenders, config, **options)
@@ -183,58 +184,86 @@ def _check_metrics(names: Sequence[str]) -> tuple[str, ...]:
 
 def show_comparison(console: "Console", source: str, runs: "list[PolicyRun]", chosen: Sequence[str]) -> None:
     """Metrics of one policy, or of several beside each other and their classes with the longest waits."""
+    from gpuyard.evaluate.replay import reference_run, waits_of
     from gpuyard.metrics.catalogue import metrics
 
     shown = {name: metrics()[name] for name in chosen}
     waits = _class_waits(runs) if len(runs) > 1 and tuple(chosen[: len(COMPARED)]) == COMPARED else []
     alarms = [one for one in waits if one.losers]
-    heading, notes = comparison_notes(source, [run.result for run in runs], alarm=bool(alarms))
+    reference = reference_run(runs)
+    far_from = reference.entry.label if alarms else ""
+    heading, notes = comparison_notes(source, [run.result for run in runs], far_from=far_from)
     console.print(heading, "", sep="\n")
     if len(runs) == 1:
         console.print(single_table(runs[0].metrics, shown))
     else:
         names, values = [run.entry.label for run in runs], [run.metrics for run in runs]
-        impossible = [index for index, run in enumerate(runs) if run.result.impossible]
+        marked = [index for index, run in enumerate(runs) if run.result.marks]
         worst = [one.worst for one in waits]
-        console.print(comparison_table(console, names, values, shown, worst, impossible))
+        compared_with = runs.index(reference)
+        console.print(comparison_table(console, names, values, shown, worst, marked, reference=compared_with))
     if alarms:
         console.print("", *(loser_note(one) for one in alarms), sep="\n")
+    if (explained := waits_of(runs)) is not None and explained.is_unexplained:
+        console.print("", explained.in_words(), sep="\n")
+    if reference.entry.is_assumed:
+        console.print("", assumption_note(reference.entry.label), sep="\n")
     console.print("", *notes, "", sep="\n", style="dim")
 
 
 def _class_waits(runs: "list[PolicyRun]") -> list[PolicyWaits]:
-    """Of each policy the waits of classes of jobs, beside those under the first policy."""
+    """Of each policy the waits of classes of jobs, beside those under what runs today."""
+    from gpuyard.evaluate.replay import reference_run
     from gpuyard.evaluate.tables import class_frame
     from gpuyard.metrics.classes import class_labels, class_waits, common_users
 
     frame = runs[0].result.workload.frame
     labels = class_labels(frame, common_users([frame]))
     tables = [class_frame(run.policy, 0, run.result, labels) for run in runs]
-    found = [class_waits(table, tables[0]) for table in tables]
+    reference = reference_run(runs)
+    found = [class_waits(table, tables[runs.index(reference)]) for table in tables]
     return [
-        PolicyWaits(run.entry.label, runs[0].entry.label, waits)
+        PolicyWaits(run.entry.label, reference.entry.label, waits)
         for run, waits in zip(runs, found, strict=True)
     ]
 
 
 def _breakdowns(by: str, runs: "list[PolicyRun]") -> dict[str, list[dict[str, Any]]]:
-    return {run.entry.label: run.result.breakdown(by).to_dicts() for run in runs}
+    """Of each policy the metrics of classes, the one that loses most first."""
+    from gpuyard.evaluate.replay import reference_run
+    from gpuyard.metrics.classes import losers_first
+
+    found = {run.entry.label: run.result.breakdown(by).to_dicts() for run in runs}
+    waits = {label: {row["class"]: row["mean_wait_s"] for row in rows} for label, rows in found.items()}
+    judged = [run.entry.label for run in runs if run.entry.role != "recorded"]
+    names = list(waits[runs[0].entry.label])
+    ordered = losers_first(names, waits, reference_run(runs).entry.label, judged)
+    place = {name: index for index, name in enumerate(ordered)}
+    return {
+        label: sorted(rows, key=lambda row: place.get(row["class"], len(place)))
+        for label, rows in found.items()
+    }
 
 
-def _with_changes(breakdowns: Mapping[str, list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
-    """Rows of classes by policy, each with the changes of its metrics against the first policy."""
-    first, *_ = breakdowns.values()
+def _with_changes(by: str, runs: "list[PolicyRun]") -> list[list[dict[str, Any]]]:
+    """Rows of classes by policy, each with the changes of its metrics against what runs today."""
+    from gpuyard.evaluate.replay import reference_run
+
+    breakdowns = _breakdowns(by, runs)
+    today = breakdowns[reference_run(runs).entry.label]
     return [
         [
             {**row, "changes": {name: relative_change(row[name], other[name]) for name in list(row)[2:]}}
-            for row, other in zip(rows, first, strict=True)
+            for row, other in zip(rows, today, strict=True)
         ]
         for rows in breakdowns.values()
     ]
 
 
 def _show_classes(console: "Console", by: str, runs: "list[PolicyRun]", chosen: Sequence[str]) -> None:
+    from gpuyard.evaluate.replay import reference_run
     from gpuyard.metrics.catalogue import metrics
 
     shown = {name: metrics()[name] for name in chosen or OF_CLASSES if metrics()[name].per_class}
-    console.print(class_table(console, by, _breakdowns(by, runs), shown))
+    reference = runs.index(reference_run(runs))
+    console.print(class_table(console, by, _breakdowns(by, runs), shown, reference=reference))

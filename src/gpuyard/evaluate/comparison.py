@@ -11,11 +11,13 @@ import polars as pl
 from gpuyard.config import GuardConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate.bootstrap import Difference, Floats, paired_difference
-from gpuyard.evaluate.setting import PolicyEntry, Role, Setting, has_direction, lower_is_better, offset_of
+from gpuyard.evaluate.setting import PolicyEntry, Setting, has_direction, lower_is_better, offset_of
 from gpuyard.metrics.classes import LOSING
 from gpuyard.metrics.guards import BrokenLimit, broken_limits, wait_row
+from gpuyard.policies.base import RECORDED
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.registry import suggest
+from gpuyard.simulation.recorded_waits import RecordedWaits
 from gpuyard.units import metric_label
 
 ChosenOn = Literal["validation", "given", "first"]
@@ -241,6 +243,16 @@ class Comparison:
         recorded = self.policy(reference).kind == "recorded"
         return broken_limits(self._waits(name), self._waits(reference), limits, recorded=recorded)
 
+    @property
+    def unexplained(self) -> RecordedWaits | None:
+        """The waits of the log, if the modelled cluster does not explain them; else None."""
+        waits = RecordedWaits.from_json(self.setting.recorded_waits)
+        return waits if waits is not None and waits.is_unexplained else None
+
+    def misleads(self, reference: str | None) -> bool:
+        """Whether gains against a policy are no policy's: it is what a log recorded, and unexplained."""
+        return reference == RECORDED and self.unexplained is not None
+
     def preempts(self, policy: str) -> bool:
         """Whether a policy stops running jobs: limits count waits for the first start, not those after it."""
         entry = self.policy(policy)
@@ -308,10 +320,8 @@ class Comparison:
             raise InputError(
                 f"policy {name} was run for few metrics only; evaluate it by name to compare with it"
             )
-        roles: dict[str, Role] = {name: "reference"}
-        if self.reference is not None and self.reference != name:
-            roles[self.reference] = "given"
-        policies = tuple(replace(one, role=roles.get(one.name, one.role)) for one in self.policies)
+        own = (one.beside() if one.name == self.reference else one for one in self.policies)
+        policies = tuple(replace(one, role="reference") if one.name == name else one for one in own)
         return replace(self, reference=name, chosen_on="given", policies=policies)
 
     def _all_know(self, metric: str) -> bool:

@@ -44,6 +44,14 @@ class Contender:
         """The same in another role."""
         return replace(self, entry=replace(self.entry, role=role))
 
+    def beside(self) -> "Contender":
+        """The same as one of those that are compared with a reference."""
+        return replace(self, entry=self.entry.beside())
+
+    def assumed(self) -> "Contender":
+        """The same as a reference that nobody named."""
+        return replace(self, entry=replace(self.entry, role="reference", is_assumed=True))
+
 
 def find_contenders(
     policies: Iterable[str | PolicySpec | LearnedPolicy],

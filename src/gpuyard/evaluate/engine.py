@@ -3,8 +3,8 @@
 Where policies run is a ``Source``: windows of a log, draws of a generator, or episodes of an environment.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from gpuyard.evaluate.config import BEST
 from gpuyard.evaluate.contenders import Contender, with_labels, without_doubles
 from gpuyard.evaluate.setting import Role, Setting
 from gpuyard.evaluate.tables import CLASS_SCHEMA, window_frame, window_row
+from gpuyard.simulation.recorded_waits import RecordedWaits
 from gpuyard.simulation.windows import Part
 
 Figures = Mapping[str, Mapping[str, Floats]]
@@ -48,7 +49,8 @@ class Outcomes:
         schedules: Of the first window, by policy.
         whole: The whole part replayed in one go, where that is done.
         notes: What to know about runs of policies, by name.
-        impossible: Names of policies whose schedule of some window cannot be on the cluster.
+        marks: What keeps policies from being comparable, by name.
+        waits: Whether the modelled cluster explains what was recorded; None if that has no row.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -57,7 +59,8 @@ class Outcomes:
     schedules: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     whole: WholeReplay | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
-    impossible: Set[str] = frozenset()
+    marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    waits: RecordedWaits | None = None
 
 
 class Source(Protocol):
@@ -89,7 +92,15 @@ class Source(Protocol):
         """All that is kept of policies on the compared windows."""
 
 
-def evaluate(source: Source, given: Iterable[Contender], *, current: str, all_heuristics: bool) -> Comparison:
+def evaluate(
+    source: Source,
+    given: Iterable[Contender],
+    *,
+    current: str,
+    all_heuristics: bool,
+    assumed: bool = False,
+    recorded: Contender | None = None,
+) -> Comparison:
     """Compare policies with what runs today, and with the best fixed heuristic.
 
     Args:
@@ -99,6 +110,8 @@ def evaluate(source: Source, given: Iterable[Contender], *, current: str, all_he
             heuristic on windows of other parts.
         all_heuristics: Whether to run every fixed heuristic, to name the one that was best beforehand and the
             one that is best in hindsight.
+        assumed: Whether nobody said that this is what runs today.
+        recorded: What the log says happened, which is shown whatever the reference; None: it does not say.
 
     Raises:
         InputError: if the reference cannot run here, or no heuristic is best.
@@ -110,6 +123,7 @@ def evaluate(source: Source, given: Iterable[Contender], *, current: str, all_he
         rival, family = _best_heuristic(source, family)
     reference = source.contender(current) if not by_choice else rival
     assert reference is not None
+    reference = reference.assumed() if assumed else reference
     figures: Figures = {}
     if all_heuristics:
         figures = source.ranked(family, "every heuristic")
@@ -119,10 +133,11 @@ def evaluate(source: Source, given: Iterable[Contender], *, current: str, all_he
         roles[hindsight] = "hindsight"
     if rival is not None:
         roles[rival.name] = "rival"
-    roles |= {one.name: "given" for one in given}
+    roles |= {one.name: one.beside().entry.role for one in given}
     roles[reference.name] = "reference"
     best = [one for one in family if one.name in roles]
-    shown = without_doubles([reference, *given, *best, *_best_preempting(source, all_heuristics)])
+    happened = [] if recorded is None or recorded.name == reference.name else [recorded]
+    shown = without_doubles([*happened, reference, *given, *best, *_best_preempting(source, all_heuristics)])
     in_roles = [one.in_role(roles.get(one.name, one.entry.role)) for one in with_labels(shown)]
     names = {one.name for one in shown}
     others = [one for one in family if one.name in figures and one.name not in names]
@@ -223,12 +238,11 @@ def _put_together(
         for one in others
         for i, window in enumerate(source.setting.windows)
     ]
-    marked = [
-        one.entry.marked("impossible") if one.name in outcomes.impossible else one.entry for one in shown
-    ]
+    marked = [one.entry.marked(outcomes.marks.get(one.name, ())) for one in shown]
     entries = [entry.noted(outcomes.notes.get(entry.name, "")) for entry in marked]
+    waits = None if outcomes.waits is None else asdict(outcomes.waits)
     return Comparison(
-        setting=source.setting,
+        setting=replace(source.setting, recorded_waits=waits),
         policies=(*entries, *(one.entry for one in others)),
         reference=choice.reference,
         chosen_on=choice.chosen_on,

@@ -12,15 +12,24 @@ import numpy as np
 from gpuyard.evaluate.bootstrap import Difference, usable_block
 from gpuyard.evaluate.comparison import TOLD_BESIDE, Comparison, Loser
 from gpuyard.evaluate.setting import UNFINISHED
+from gpuyard.policies.base import RECORDED
 from gpuyard.policies.grammar import DEFAULT_PLACEMENT
 
 Advice = Literal[
-    "recommended", "limits", "disagrees", "unknowable", "unchecked", "worse", "no gain", "unclear"
+    "recommended",
+    "limits",
+    "disagrees",
+    "unexplained",
+    "unknowable",
+    "unchecked",
+    "worse",
+    "no gain",
+    "unclear",
 ]
 """What to do about a policy: use it; not, because it breaks limits on waits; not, because the replay of the
-whole part disagrees with the windows; not, because it is told what no scheduler knows; not yet, because
-limits on waits were not checked; not, because it is worse, or not clearly better, or because too little is
-known."""
+whole part disagrees with the windows; not, because the gain is against waits that the modelled cluster does
+not explain; not, because it is told what no scheduler knows; not yet, because limits on waits were not
+checked; not, because it is worse, or not clearly better, or because too little is known."""
 Kind = Literal[
     "all-alike",
     "verdict",
@@ -44,6 +53,7 @@ Kind = Literal[
     "left-out",
     "unfinished",
     "losers",
+    "unexplained",
 ]
 
 
@@ -103,6 +113,7 @@ def findings(comparison: Comparison) -> list[Finding]:
     judged = judged_policies(comparison)
     gives_advice = comparison.setting.kind in ("windows", "draws") and comparison.reference is not None
     answer = [
+        *_unexplained(comparison),
         *(_verdicts(comparison, judged) if gives_advice else _who_is_best(comparison)),
         *(one for name in judged for one in _beside(comparison, name)),
         *_rival(comparison, judged),
@@ -147,8 +158,9 @@ def judged_policies(comparison: Comparison) -> list[str]:
 
 
 def _shown(comparison: Comparison) -> list[str]:
-    """Policies that are shown, the best first."""
-    return [name for name in comparison.ranking() if comparison.policy(name).is_shown]
+    """Policies that are shown, the best first; what was recorded beside another reference is no choice."""
+    known = {entry.name for entry in comparison.shown if entry.role != "recorded"}
+    return [name for name in comparison.ranking() if name in known]
 
 
 def _pair(comparison: Comparison, policy: str) -> tuple[str, ...]:
@@ -172,6 +184,8 @@ def advice(comparison: Comparison, policy: str) -> Advice:
         return "worse" if difference.verdict == "worse" else "no gain"
     if comparison.broken_limits(policy):
         return "limits"
+    if comparison.misleads(comparison.reference):
+        return "unexplained"
     if setting.knows_the_future:
         return "unknowable"
     checked = comparison.checks_limits(policy) and not comparison.preempts(policy)
@@ -195,6 +209,12 @@ def _verdicts(comparison: Comparison, policies: Sequence[str]) -> list[Finding]:
         }
         found.append(Finding("verdict", _pair(comparison, name), numbers))
     return sorted(found, key=lambda one: one.numbers["advice"] != "disagrees")
+
+
+def _unexplained(comparison: Comparison) -> list[Finding]:
+    """That the log's waits are not those of the modelled cluster, if so."""
+    waits = comparison.unexplained
+    return [] if waits is None else [Finding("unexplained", (RECORDED,), {"waits": waits})]
 
 
 def _rival(comparison: Comparison, policies: Sequence[str]) -> list[Finding]:

@@ -1,5 +1,6 @@
 """``gpuyard.compare``: policies on a workload, in one call; and how long windows may be."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,22 @@ ENOUGH = 8
 """Windows side by side: intervals are weak with fewer than five."""
 LEAST_JOBS = 16
 """Of a window: shorter ones rarely see a queue."""
+
+
+_CLUSTER = re.compile(r"\d+x\d+[\w,:@.-]*")
+
+
+def _check_order(workload: str | Path) -> None:
+    """Refuse a cluster in the place of jobs: ``simulate`` takes jobs first, a comparison its policies.
+
+    Raises:
+        InputError: saying in which order they come.
+    """
+    if isinstance(workload, str) and _CLUSTER.fullmatch(workload) and not Path(workload).exists():
+        raise InputError(
+            f"workload {workload!r} is a cluster, and no file; give policies, then jobs, then the cluster: "
+            f"compare(['sjf+easy'], 'jobs.parquet', {workload!r})"
+        )
 
 
 def compare(
@@ -58,6 +75,7 @@ def compare(
         machines = machines or (parse_cluster(preset.cluster) if preset.cluster else None)
         workload = preset.config
     if isinstance(workload, str | Path):
+        _check_order(workload)
         workload = read_workload(workload)
     if machines is None:
         raise InputError(f"name the cluster that the jobs run on, such as {setting('cluster', '64x8')}")

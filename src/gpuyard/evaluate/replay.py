@@ -1,7 +1,7 @@
 """Policies on a whole log, each once: what they did, as JSON and as a comparison of one window."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -17,7 +17,9 @@ from gpuyard.metrics.catalogue import Price, Value, compute_metrics
 from gpuyard.metrics.classes import class_labels, common_users, several_classes
 from gpuyard.metrics.tariff import parse_tariff
 from gpuyard.policies.base import RECORDED
+from gpuyard.policies.grammar import DEFAULT_PLACEMENT, PolicySpec
 from gpuyard.simulation.find import find_policy
+from gpuyard.simulation.recorded_waits import RecordedWaits, recorded_waits, usual_policy
 from gpuyard.simulation.run import SimulationResult, simulate
 from gpuyard.workload import Workload
 from gpuyard.workload.importing import ImportReport
@@ -43,12 +45,14 @@ class PolicyRun:
         metrics: By name.
         entry: Who it is.
         price_per_kwh: Price of energy as JSON documents show it.
+        waits: Of what was recorded: whether the modelled cluster explains its waits; None of others.
     """
 
     result: SimulationResult
     metrics: Mapping[str, Value]
     entry: PolicyEntry
     price_per_kwh: float | str | None = None
+    waits: RecordedWaits | None = None
 
     @property
     def policy(self) -> str:
@@ -66,35 +70,65 @@ class PolicyRun:
 
 
 def find_contenders(policies: Sequence[str]) -> list[Contender]:
-    """Policies by name, each once; the first is the reference of the others (but see ``with_current``).
+    """Policies by name, each once; ``with_current`` adds what they are compared with.
 
     Raises:
         InputError: for a name that is unknown.
     """
     found: dict[str, Contender] = {}
     for name in policies:
-        one = contender_of(find_policy(name), "given" if found else "reference")
+        one = contender_of(find_policy(name))
         found.setdefault(one.name, one)
     return with_labels(list(found.values()))
 
 
-def with_current(contenders: Sequence[Contender], workload: Workload, current: str = AUTO) -> list[Contender]:
-    """The same policies behind what runs today, as their reference.
+def with_current(
+    contenders: Sequence[Contender],
+    workload: Workload,
+    cluster: Cluster,
+    config: SimulationConfig,
+    current: str = AUTO,
+) -> list[Contender]:
+    """The same policies behind what the log recorded, if it did, and what runs today, their reference.
 
     Args:
         contenders: The policies.
         workload: The jobs.
-        current: What runs today: a policy, ``none``: the first of the policies, or ``auto``: what the log
-            recorded, if it has starts for half of its jobs, else the first.
+        cluster: What they run on.
+        config: Settings, which a reference that nobody named must allow.
+        current: What runs today: a policy; ``auto``: what the log recorded, if it has starts for half of its
+            jobs, else ``fifo+easy``, or nothing beside one policy alone; ``none``: the policies as they are,
+            the first being the reference.
 
     Raises:
         InputError: for a name that is unknown.
     """
-    if current == NONE or (current == AUTO and not has_recorded(workload)):
+    is_recorded = has_recorded(workload)
+    if current == NONE or (current == AUTO and not is_recorded and len(contenders) == 1):
         return list(contenders)
-    first = contender_of(find_policy(RECORDED if current == AUTO else current), "reference")
-    others = [one.in_role("given") for one in contenders if one.name != first.name]
-    return with_labels([first, *others])
+    if current != AUTO:
+        reference = contender_of(find_policy(current), "reference")
+    elif is_recorded:
+        reference = contender_of(find_policy(RECORDED), "reference")
+    else:
+        reference = _assumed(contenders, workload, cluster, config)
+    first = [contender_of(find_policy(RECORDED), "recorded")] if is_recorded else []
+    own = {reference.name, *(one.name for one in first)}
+    others = [one.beside() for one in contenders if one.name not in own]
+    return with_labels([*(one for one in first if one.name != reference.name), reference, *others])
+
+
+def _assumed(
+    contenders: Sequence[Contender], workload: Workload, cluster: Cluster, config: SimulationConfig
+) -> Contender:
+    """What is taken to run today; it places jobs as the first policy does, so that rules alone differ."""
+    placement = contenders[0].entry.placement
+    return contender_of(usual_policy(workload, cluster, config, placement)).assumed()
+
+
+def reference_run(runs: Sequence[PolicyRun]) -> PolicyRun:
+    """What the others are compared with: what runs today, or the first if nothing is said to."""
+    return next((run for run in runs if run.entry.role == "reference"), runs[0])
 
 
 def run_policies(
@@ -118,7 +152,7 @@ def run_policies(
         price_per_kwh: Price of energy, or a tariff.
         history: Jobs that had finished before, for predictions.
         start_run: Told which policy runs next.
-        current: What runs today, which comes first (``with_current``).
+        current: What runs today (``with_current``).
 
     Raises:
         InputError: before anything is simulated if a policy's name, the price or a combination is wrong.
@@ -127,7 +161,7 @@ def run_policies(
     price = None if tariff is None else tariff.document
     names = [one for one in policies if isinstance(one, str)]
     contenders = [*find_contenders(names), *(one for one in policies if isinstance(one, Contender))]
-    contenders = with_current(contenders, workload, current)
+    contenders = with_current(contenders, workload, cluster, config, current)
     for one in contenders:
         one.policy.check_supported(workload, cluster, config)
     runs = []
@@ -135,9 +169,30 @@ def run_policies(
         progress = start_run(one.name) if start_run else None
         result = simulate(workload, cluster, one.policy, config, history=history, progress=progress)
         metrics = compute_metrics(workload, cluster, result.schedule, price_per_kwh=tariff, config=config)
-        entry = one.entry.marked("impossible") if result.impossible else one.entry
-        runs.append(PolicyRun(result, metrics, entry, price))
-    return runs
+        runs.append(PolicyRun(result, metrics, one.entry.marked(result.marks), price))
+
+    def again(spec: PolicySpec) -> SimulationResult:
+        return simulate(workload, cluster, spec, config, history=history)
+
+    return _with_waits(runs, again)
+
+
+def _with_waits(
+    runs: Sequence[PolicyRun], again: Callable[[PolicySpec], SimulationResult]
+) -> list[PolicyRun]:
+    """The same; what was recorded with whether the modelled cluster explains it."""
+    if all(run.policy != RECORDED for run in runs):
+        return list(runs)
+    first, done = runs[0].result, [run.result for run in runs]
+    placement = next((run.entry.placement for run in runs if run.policy != RECORDED), DEFAULT_PLACEMENT)
+    usual = usual_policy(first.workload, first.cluster, first.config, placement)
+    waits = recorded_waits(usual, done, again)
+    return [replace(run, waits=waits) if run.policy == RECORDED else run for run in runs]
+
+
+def waits_of(runs: Sequence[PolicyRun]) -> RecordedWaits | None:
+    """Whether the modelled cluster explains the waits of the log; None if what was recorded has no row."""
+    return next((run.waits for run in runs if run.waits is not None), None)
 
 
 def replay_document(
@@ -160,14 +215,19 @@ def replay_document(
         "import": None if report is None else report.model_dump(mode="json"),
         "settings": first.config.model_dump(mode="json"),
         "price_per_kwh": runs[0].price_per_kwh,
+        "reference": reference_run(runs).policy,
+        "reference_assumed": reference_run(runs).entry.is_assumed,
+        "recorded_waits": _document_of(waits_of(runs)),
         "results": [
             {
                 "policy": run.policy,
+                "role": run.entry.role,
                 "metrics": {name: run.metrics[name] for name in metrics or run.metrics},
                 "dropped_jobs": len(run.result.dropped),
                 "counters": dict(run.result.counters),
                 "notes": list(run.result.notes),
                 "impossible": run.result.impossible,
+                "marks": list(run.result.marks),
                 "schedule_hash": run.result.schedule.hash(),
             }
             for run in runs
@@ -182,20 +242,19 @@ def replay_comparison(
 
     Args:
         source: The workload as the user named it.
-        runs: One for each policy; the first is the reference.
+        runs: One for each policy.
         report: The account of the import that the jobs come from, if there is one.
     """
-    first = runs[0].result
-    frame = first.workload.frame
+    reference, frame = reference_run(runs), runs[0].result.workload.frame
     labels = class_labels(frame, common_users([frame]))
     classes = [class_frame(run.policy, WINDOW, run.result, labels) for run in runs]
     by_name = {run.policy: run.result for run in runs}
     in_pieces = {name: one for name, one in by_name.items() if one.schedule.runs is not None}
     return Comparison(
         setting=_setting(source, runs, report),
-        policies=tuple(_entry(run) for run in runs),
-        reference=runs[0].policy,
-        chosen_on="first",
+        policies=tuple(_entry(run, run is reference) for run in runs),
+        reference=reference.policy,
+        chosen_on="given" if reference.entry.role == "reference" else "first",
         hindsight=None,
         windows=window_frame([window_row(run.policy, WINDOW, run.metrics) for run in runs]),
         classes=several_classes(pl.concat(classes)),
@@ -205,8 +264,12 @@ def replay_comparison(
     )
 
 
+def _document_of(waits: RecordedWaits | None) -> dict[str, Any] | None:
+    return None if waits is None else {**asdict(waits), "is_unexplained": waits.is_unexplained}
+
+
 def _setting(source: str, runs: Sequence[PolicyRun], report: ImportReport | None) -> Setting:
-    first = runs[0].result
+    first, waits = runs[0].result, waits_of(runs)
     return Setting(
         workload=source,
         jobs=len(first.workload),
@@ -225,11 +288,13 @@ def _setting(source: str, runs: Sequence[PolicyRun], report: ImportReport | None
         price_per_kwh=runs[0].price_per_kwh,
         imported=None if report is None else report.model_dump(mode="json"),
         epoch_s=first.workload.metadata.epoch_s if has_dates(first.workload) else None,
+        recorded_waits=None if waits is None else asdict(waits),
     )
 
 
-def _entry(run: PolicyRun) -> PolicyEntry:
-    return run.entry.noted(" ".join(run.result.notes))
+def _entry(run: PolicyRun, is_reference: bool) -> PolicyEntry:
+    entry = replace(run.entry, role="reference") if is_reference else run.entry
+    return entry.noted(" ".join(run.result.notes))
 
 
 def execution_table(result: SimulationResult) -> pl.DataFrame:

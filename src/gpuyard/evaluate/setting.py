@@ -1,7 +1,7 @@
 """What policies are compared on, and which ones: the description of a comparison, as its file has it."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
@@ -13,7 +13,7 @@ from gpuyard.registry import suggest
 from gpuyard.workload import Workload
 
 Kind = Literal["windows", "draws", "whole", "episodes"]
-Role = Literal["given", "reference", "rival", "hindsight", "preempting", "family"]
+Role = Literal["given", "recorded", "reference", "rival", "hindsight", "preempting", "family"]
 
 RETURN = "return"
 """The sum of an episode's rewards, as a metric."""
@@ -54,6 +54,8 @@ class Setting:
         not_tried: Backfills that no heuristic of the family was tried with, as they would take minutes.
         imported: The account of the import that the jobs come from, as JSON, if there is one.
         epoch_s: What the log's clock (UTC, since 1970) showed at time 0 of schedules; None without dates.
+        recorded_waits: Of a log with starts: its mean wait next to a simulated one, as JSON
+            (``gpuyard.simulation.recorded_waits``); None without.
     """
 
     workload: str
@@ -82,6 +84,7 @@ class Setting:
     asked_estimates: str = ""
     not_tried: tuple[str, ...] = ()
     epoch_s: float | None = None
+    recorded_waits: Mapping[str, Any] | None = None
 
     @property
     def is_cold(self) -> bool:
@@ -141,12 +144,14 @@ class PolicyEntry:
         kind: What it is.
         source: The path of its model or policy file; None for heuristics by name.
         placement: The rule that places jobs.
-        role: Why it is there: ``given`` by the user, the ``reference``, the heuristic that was best in
-            ``hindsight``, the ``rival`` that was best on earlier windows, a ``preempting`` one, or one of the
-            ``family`` of fixed heuristics, which are run for few metrics only and without schedules.
+        role: Why it is there: ``given`` by the user, what the log ``recorded`` beside another reference, the
+            ``reference``, the heuristic that was best in ``hindsight``, the ``rival`` that was best on
+            earlier windows, a ``preempting`` one, or one of the ``family`` of fixed heuristics, which are
+            run for few metrics only and without schedules.
         note: Something to know, in words; empty if there is nothing.
         rules: Of a policy file: the policy's name that it states, with its placement; else empty.
         settings: Those that a policy file states.
+        is_assumed: Whether it is the reference because nobody said what runs today.
     """
 
     name: str
@@ -158,15 +163,20 @@ class PolicyEntry:
     note: str = ""
     rules: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    is_assumed: bool = False
 
     @property
     def is_shown(self) -> bool:
         """Whether it has a row in tables; the family has not."""
         return self.role != "family"
 
-    def marked(self, mark: str) -> Self:
-        """The same with a label that says something of it in a word."""
-        return replace(self, label=f"{self.label} ({mark})")
+    def marked(self, marks: Sequence[str]) -> Self:
+        """The same with a label that says what keeps it from being comparable, if something does."""
+        return replace(self, label=f"{self.label} ({', '.join(marks)})") if marks else self
+
+    def beside(self) -> Self:
+        """The same as one of those that are compared with a reference; nobody asks what was recorded."""
+        return replace(self, role="recorded" if self.kind == "recorded" else "given", is_assumed=False)
 
     def noted(self, note: str) -> Self:
         """The same with something more to know."""

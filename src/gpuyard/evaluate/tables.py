@@ -93,16 +93,20 @@ def class_frame(
     return table.with_columns(**heads).select(CLASS_SCHEMA.names())
 
 
-def figures_of(jobs: pl.DataFrame, window: HeldOutWindow, whole: HeldOutWindow) -> dict[str, float]:
+def figures_of(
+    jobs: pl.DataFrame, rows: NDArray[np.int64], window: HeldOutWindow, whole: HeldOutWindow
+) -> dict[str, float]:
     """What the own jobs of a window met in the replay of the whole part that they lie in.
 
     Args:
         jobs: Of the replay, with when they ran.
+        rows: Their rows in it, ascending: what was recorded lacks some.
         window: Some of them.
         whole: The replay's jobs.
     """
     first = window.name - whole.first
-    part = jobs[first : first + len(window.own)].select(outcome_columns(), duration_s="duration_s")
+    begin, end = np.searchsorted(rows, (first, first + len(window.own)))
+    part = jobs[int(begin) : int(end)].select(outcome_columns(), duration_s="duration_s")
     wait, jct = part["wait_s"].to_numpy(), part["jct_s"].to_numpy()
     return {
         "mean_bounded_slowdown": float(part["bounded_slowdown"].to_numpy().mean()),

@@ -20,12 +20,15 @@ from gpuyard.evaluate.setting import Setting
 from gpuyard.evaluate.tables import drawn_noise, mean_classes, mean_figures, mean_row
 from gpuyard.metrics.catalogue import compute_metrics
 from gpuyard.metrics.classes import class_labels, common_users, several_classes
+from gpuyard.policies.base import RECORDED
 from gpuyard.policies.family import can_run, fixed_heuristics, preempting_heuristics, slower_heuristics
 from gpuyard.policies.grammar import PolicySpec
+from gpuyard.simulation.recorded_waits import RecordedWaits, recorded_waits, usual_policy
 from gpuyard.simulation.replays import REPLAYS, Replays
 from gpuyard.simulation.run import SimulationResult
 from gpuyard.simulation.window_set import FIGURES, WindowSet, race, simulate_window
 from gpuyard.simulation.windows import HeldOutWindow
+from gpuyard.workload.recorded import recorded_jobs
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -43,7 +46,7 @@ class _Outcome:
     jobs: pl.DataFrame | None
     schedule: pl.DataFrame | None
     notes: str = ""
-    is_impossible: bool = False
+    marks: tuple[str, ...] = ()
 
 
 class WindowSource:
@@ -53,10 +56,12 @@ class WindowSource:
         setting: What policies are compared on.
         choosing: Windows on which the best heuristic is chosen.
         whole: The whole part as one window; None: it is not replayed.
+        part: The same, whether or not all policies replay it; None of draws.
     """
 
     choosing: Callable[[], list[HeldOutWindow]]
     whole: Callable[[], HeldOutWindow] | None = None
+    part: Callable[[], HeldOutWindow] | None = None
 
     def __init__(
         self,
@@ -74,10 +79,34 @@ class WindowSource:
         self._windows, self._placement, self._progress = windows, placement, progress
         self._threads = config.threads or available_cores()
 
-    def compare(self, given: Sequence[Contender], current: str) -> Comparison:
-        """Compare policies with what runs today."""
-        checked_ones = [self._checked(one) for one in given]
-        return evaluate(self, checked_ones, current=current, all_heuristics=self._config.all_heuristics)
+    def compare(
+        self, given: Sequence[Contender], current: str, *, assumed: bool = False, is_recorded: bool = False
+    ) -> Comparison:
+        """Compare policies with what runs today.
+
+        Args:
+            given: The policies.
+            current: What runs today.
+            assumed: Whether nobody said so.
+            is_recorded: Whether the log says when jobs started.
+        """
+        return evaluate(
+            self,
+            [self._checked(one) for one in given],
+            current=current,
+            all_heuristics=self._config.all_heuristics,
+            assumed=assumed,
+            recorded=self._recorded() if is_recorded else None,
+        )
+
+    def _recorded(self) -> Contender | None:
+        """What the log says happened; None if it says nothing of a window, which has no figures then."""
+        started = (recorded_jobs(window.jobs) for window in self._windows)
+        own = (window.own for window in self._windows)
+        known = all(
+            ((rows >= of.start) & (rows < of.stop)).any() for rows, of in zip(started, own, strict=True)
+        )
+        return self.contender(RECORDED).in_role("recorded") if known else None
 
     def contender(self, name: str) -> Contender:
         """A policy by name, if it can run here and would be compared fairly."""
@@ -160,7 +189,7 @@ class WindowSource:
         tasks = [(one, window) for one in contenders for window in self._windows]
         outcomes = self._run_all(tasks, stage, keep=True)
         jobs = [outcome.jobs for outcome in outcomes if outcome.jobs is not None]
-        last_impossible = sorted(outcomes, key=lambda outcome: outcome.is_impossible)
+        last_marked = sorted(outcomes, key=lambda outcome: len(outcome.marks))
         return Outcomes(
             rows=[outcome.row for outcome in outcomes],
             classes=several_classes(pl.concat([outcome.classes for outcome in outcomes])),
@@ -171,9 +200,32 @@ class WindowSource:
                 if outcome.schedule is not None
             },
             whole=None if self.whole is None else self._replay_whole(contenders, self.whole()),
-            notes={str(outcome.row["policy"]): outcome.notes for outcome in last_impossible if outcome.notes},
-            impossible={str(outcome.row["policy"]) for outcome in outcomes if outcome.is_impossible},
+            notes={str(outcome.row["policy"]): outcome.notes for outcome in last_marked if outcome.notes},
+            marks={
+                one.name: tuple(
+                    dict.fromkeys(
+                        mark
+                        for outcome in outcomes
+                        if outcome.row["policy"] == one.name
+                        for mark in outcome.marks
+                    )
+                )
+                for one in contenders
+            },
+            waits=self._waits(contenders),
         )
+
+    def _waits(self, contenders: Sequence[Contender]) -> RecordedWaits | None:
+        """Whether the modelled cluster explains what was recorded, on the whole part."""
+        if self.part is None or all(one.name != RECORDED for one in contenders):
+            return None
+        whole = self.part()
+        usual = usual_policy(whole.jobs, self._cluster, self._simulation, self._placement)
+
+        def again(spec: PolicySpec) -> SimulationResult:
+            return simulate_window(whole, self._cluster, spec, self._noises[0])
+
+        return recorded_waits(usual, (), again, whole.own)
 
     def _run_all(
         self, tasks: Sequence[tuple[Contender, HeldOutWindow]], stage: str, *, keep: bool
@@ -199,7 +251,7 @@ class WindowSource:
                 jobs if window.name in kept else None,
                 results[0].table() if window.name == names[0] else None,
                 " ".join(results[0].notes) if one.entry.kind == "recorded" else "",
-                results[0].impossible is not None,
+                results[0].marks,
             )
 
         return self._in_threads(run, tasks, stage)
@@ -233,8 +285,9 @@ class WindowSource:
 
             result = again(whole)
             jobs = frames.job_frame(result, range(len(whole.jobs)))
+            at = result.schedule.job
             rows = [
-                frames.window_row(one.name, window.name, frames.figures_of(jobs, window, whole))
+                frames.window_row(one.name, window.name, frames.figures_of(jobs, at, window, whole))
                 for window in self._windows
             ]
             classes = frames.class_frame(one.name, whole.name, result, labels, whole.own)

@@ -36,6 +36,7 @@ from gpuyard.simulation.windows import (
 )
 from gpuyard.workload import Workload
 from gpuyard.workload.generators.base import GeneratorConfig
+from gpuyard.workload.recorded import has_recorded
 
 Policies = Iterable[str | PolicySpec | LearnedPolicy]
 
@@ -125,9 +126,10 @@ def evaluate_windows(
     )
     source = WindowSource(cluster, config, simulation, compared_on, windows, placement, progress)
     source.choosing = lambda: _choosing(cut, config)
-    if config.whole and size is not None:
-        source.whole = lambda: cutter.cut(config.part, count=1, jobs=None, margins=Margins(margins.before))[0]
-    found = source.compare(given, current)
+    source.part = lambda: cutter.cut(config.part, count=1, jobs=None, margins=Margins(margins.before))[0]
+    source.whole = source.part if config.whole and size is not None else None
+    assumed = config.current == AUTO and current != RECORDED
+    found = source.compare(given, current, assumed=assumed, is_recorded=has_recorded(workload))
     return found if not why else _standing_in(found, why)
 
 
@@ -277,7 +279,7 @@ def evaluate_draws(
     source.choosing = lambda: runnable(
         drawn_windows(generator, VALIDATION_DRAWS, config.choosing_windows, margins)
     )
-    return source.compare(given, current)
+    return source.compare(given, current, assumed=config.current == AUTO)
 
 
 def _busy_draws(

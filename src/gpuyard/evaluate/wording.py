@@ -9,6 +9,7 @@ from gpuyard.evaluate.comparison import Comparison, Loser
 from gpuyard.evaluate.findings import Finding, findings, who_loses
 from gpuyard.evaluate.setting import Setting
 from gpuyard.metrics.guards import ALL, BrokenLimit
+from gpuyard.simulation.recorded_waits import RecordedWaits
 from gpuyard.units import metric_label, metric_text, number, plural
 
 MOST_LOSERS = 5
@@ -110,6 +111,8 @@ def who_loses_in_words(comparison: Comparison) -> list[str]:
 
 def reference_role(comparison: Comparison) -> str:
     """What the reference is."""
+    if comparison.reference is not None and comparison.policy(comparison.reference).is_assumed:
+        return "taken for what runs today"
     match comparison.chosen_on:
         case "validation":
             return f"the best fixed heuristic on {where_chosen(comparison)}"
@@ -291,6 +294,10 @@ class _Words:
             why = "none are set"
         return f"better in windows, but limits on waits were not checked ({why})."
 
+    def unexplained(self, found: Finding) -> str:
+        waits: RecordedWaits = found.numbers["waits"]
+        return waits.in_words()
+
     def rival(self, found: Finding) -> str:
         rival = found.policies[-1]
         own = [f"{self._label(name)} is {self._against(one, rival)}" for name, one in found.numbers.items()]
@@ -454,12 +461,14 @@ _SENTENCES: Mapping[str, Callable[[_Words, Finding], str]] = {
     "left-out": _Words.left_out,
     "unfinished": _Words.unfinished,
     "losers": _Words.losers,
+    "unexplained": _Words.unexplained,
 }
 
 _REASONS: Mapping[str, Callable[[_Words, Finding], str]] = {
     "recommended": lambda words, found: "recommended.",
     "limits": _Words._limits,
     "disagrees": _Words._disagrees,
+    "unexplained": lambda words, found: "no recommendation, as the waits of the log are not explained.",
     "unknowable": _Words._unknowable,
     "unchecked": _Words._unchecked,
     "worse": lambda words, found: "not recommended.",

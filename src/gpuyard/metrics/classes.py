@@ -46,6 +46,8 @@ FEWEST_JOBS = 20
 """Smaller classes have no 99th percentile to speak of."""
 FAR_ABOVE, WORTH_S = 1.5, 600.0
 """A wait is far above another from this factor, and this difference, on."""
+LEAST_WAIT_S = 60.0
+"""Rises of shorter waits count as from this one: from 1 s to 10 s nobody loses much."""
 SHORT_WORDS = {"gpus": "{} GPUs", "runtime": "runs {}", "group": "group {}", "partition": "partition {}"}
 _SHORT_RUN_TIMES = ("< 1 min", "1-20 min", "20-60 min", "1-6 h", "6-24 h", "> 1 d")
 LOSING = ("mean_bounded_slowdown", "mean_wait_s")
@@ -166,6 +168,33 @@ def ordered_classes(table: pl.DataFrame, by: str) -> list[str]:
     if by == "priority":
         return sorted(names, key=_number, reverse=True)
     return sorted(names, key=lambda name: (name == OTHERS, -names[name], name))
+
+
+def losers_first(
+    names: Sequence[str],
+    waits: Mapping[str, Mapping[str, float | None]],
+    reference: str | None,
+    others: Sequence[str],
+) -> list[str]:
+    """Classes of a kind by how much longer they wait than today, the greatest rise under any policy first.
+
+    Args:
+        names: The classes, in the order that they keep where nobody's waits are known.
+        waits: Mean waits in seconds, by policy and class.
+        reference: What runs today.
+        others: Policies that may take its place.
+    """
+    today = waits.get(reference or "", {})
+
+    def rise(name: str) -> float:
+        before = today.get(name)
+        if before is None:
+            return -np.inf
+        found = [waits.get(policy, {}).get(name) for policy in others if policy != reference]
+        rises = [(now - before) / max(before, LEAST_WAIT_S) for now in found if now is not None]
+        return max(rises, default=-np.inf)
+
+    return sorted(names, key=lambda name: (name == OTHERS, -rise(name)))
 
 
 def _number(text: str) -> float:

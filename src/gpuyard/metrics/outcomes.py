@@ -221,7 +221,8 @@ def join(
     if within is not None:
         pieces = clipped(pieces, *within)
         stay_us = np.clip(schedule.end_us, *within) - np.clip(submit_us, *within)
-    active = _core.users_active(user, submit_us, schedule.end_us)
+    # By an error of the log a job may have ended before it was submitted: it was there for an instant.
+    active = _core.users_active(user, submit_us, np.maximum(schedule.end_us, submit_us + 1))
     deadline_us = np.rint(ran["deadline_s"].fill_null(-np.inf).to_numpy() * 1e6)
     completed = schedule.status == STATUS_NAMES.index("completed")
     jobs = JobOutcomes(

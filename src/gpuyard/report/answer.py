@@ -83,7 +83,8 @@ def chosen_pair(comparison: "Comparison", standings: Sequence[Standing]) -> tupl
     reference = next((one for one in standings if one.name == comparison.reference), None)
     first = comparison.chosen_on == "first"
     asked = [one for one in standings if first or (one.role == "given" and one is not reference)]
-    subject = (asked or standings)[0]
+    chosen = [one for one in standings if one.role != "recorded"]
+    subject = (asked or chosen or standings)[0]
     if reference is not None and reference is not subject:
         return subject, reference
     return subject, next((one for one in standings if one is not subject), subject)
@@ -95,7 +96,9 @@ def reference_text(comparison: "Comparison") -> str:
         return ""
     if comparison.reference == RECORDED:
         return "what the scheduler of the log did"
-    return "the given reference" if comparison.chosen_on == "given" else reference_role(comparison)
+    assumed = comparison.policy(comparison.reference).is_assumed
+    given = comparison.chosen_on == "given" and not assumed
+    return "the given reference" if given else reference_role(comparison)
 
 
 def answer_of_windows(
@@ -119,11 +122,13 @@ def answer_of_windows(
     what = reference_text(comparison) if other.name == comparison.reference else "the next"
     weak, these = _weakness(comparison.setting), _these(comparison.setting)
     one = one_of(comparison.setting)
+    # What was recorded beside another reference is no policy that could be chosen.
+    standings = [standing for standing in standings if standing.role != "recorded"]
     pair = Pair(subject, other, what, change, subject is standings[0], weak, these, one)
     ties = _ties(comparison, standings, pair)
     sentence = _sentence(comparison, pair, bool(ties))
     ahead, chosen = _ahead(comparison, standings, pair), _otherwise_chosen(comparison)
-    sure = " ".join(filter(None, (_sureness(pair), _ties_text(ties), ahead, chosen)))
+    sure = " ".join(filter(None, (_doubt(comparison), _sureness(pair), _ties_text(ties), ahead, chosen)))
     is_asked = comparison.whole is not None and other.name == comparison.reference
     asked = dict.fromkeys((metric, *ALARMED)) if is_asked else {}
     wholes = {name: found for name in asked if (found := comparison.in_whole(subject.name, name)) is not None}
@@ -144,8 +149,14 @@ def _weakness(setting: "Setting") -> str:
 
 
 def _words(comparison: "Comparison") -> list[str]:
-    """More in words, without the policies that are tied: those worth a name stand above."""
-    return sentences(comparison, [one for one in findings(comparison) if one.kind != "ties"], PAGE)
+    """More in words, without the policies that are tied, and doubts: those worth a name stand above."""
+    told = [one for one in findings(comparison) if one.kind not in ("ties", "unexplained")]
+    return sentences(comparison, told, PAGE)
+
+
+def _doubt(comparison: "Comparison") -> str:
+    """That the waits of the log are not those of the modelled cluster, if so."""
+    return "" if comparison.unexplained is None else comparison.unexplained.in_words()
 
 
 def _sentence(comparison: "Comparison", pair: Pair, tied: bool) -> str:
@@ -162,6 +173,11 @@ def _sentence(comparison: "Comparison", pair: Pair, tied: bool) -> str:
     if pair.weak:
         way = "better" if better else "worse"
         return f"It is unclear whether {name} is {way}: {told}, on too few {pair.these} to tell."
+    if better and comparison.misleads(pair.other.name):
+        return (
+            f"It is unclear whether {name} is better: {told}, but the modelled cluster does not explain the "
+            "waits of the log."
+        )
     price = _price(comparison, pair) if better else ""
     best = "among the best" if tied else "best"
     place = "worse" if not better else best if pair.leads else "better"

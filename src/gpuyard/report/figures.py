@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gpuyard.metrics.classes import KINDS, MEASURES, ordered_classes
+from gpuyard.metrics.classes import KINDS, MEASURES, losers_first, ordered_classes
 from gpuyard.metrics.outcomes import outcome_columns
 from gpuyard.report.model import Report, Standing
 from gpuyard.units import metric_label
@@ -260,7 +260,7 @@ def class_charts(report: Report, palette: Palette) -> list[Chart]:
         title = titles.get(by, by)
         if report.classes.is_empty() or report.classes.filter(pl.col("by") == by).is_empty():
             continue
-        names = ordered_classes(report.classes, by)
+        names = _losers_first(report, by)
         choices = {
             metric_label(metric): _class_rows(report, palette, by, metric, names)
             for metric in MEASURES
@@ -268,6 +268,16 @@ def class_charts(report: Report, palette: Palette) -> list[Chart]:
         }
         charts.append({"id": f"by-{by}", "title": f"By {title}", "choices": choices})
     return charts
+
+
+def _losers_first(report: Report, by: str) -> list[str]:
+    """Classes of a kind, the one that loses most first, as the tables of ``simulate --by`` have them."""
+    table = report.classes.filter(pl.col("by") == by)
+    waits: dict[str, dict[str, float | None]] = {}
+    for policy, name, wait_s in table.select("policy", "class", "mean_wait_s").iter_rows():
+        waits.setdefault(policy, {})[name] = wait_s
+    judged = [one.name for one in report.standings if one.role != "recorded"]
+    return losers_first(ordered_classes(report.classes, by), waits, report.reference or report.other, judged)
 
 
 def _class_rows(report: Report, palette: Palette, by: str, metric: str, names: Sequence[str]) -> Chart:
@@ -286,7 +296,7 @@ def _class_rows(report: Report, palette: Palette, by: str, metric: str, names: S
     unit = metric_unit(metric)
     return {
         "kind": "rows",
-        "note": "A dot a policy. Left is better.",
+        "note": "A dot a policy. Left is better. The class whose mean wait rises most comes first.",
         "x": axis(metric_label(metric), unit, "log", floor=1.0),
         "rows": rows,
     }

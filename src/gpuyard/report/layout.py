@@ -30,6 +30,7 @@ CLASS_NAMES = {
 }
 ROLES = {
     "given": "asked for",
+    "recorded": "what happened",
     "reference": "reference",
     "rival": "best beforehand",
     "hindsight": "best in hindsight",
@@ -167,8 +168,11 @@ def comparison_table(report: Report, palette: Palette) -> str:
     heads += [
         _head(metric_label(metric), "number", order if metric == report.metric else "") for metric in known
     ]
-    rows = "".join(_row(one, known, report, palette) for one in report.standings)
+    standings = sorted(report.standings, key=lambda one: one.kind != "recorded")
+    rows = "".join(_row(one, known, report, palette) for one in standings)
     caption = f"Policies by {metric_label(report.metric)}, the best first."
+    if standings[0].kind == "recorded":
+        caption += " What your scheduler did stands above them."
     if report.has_intervals:
         caption += " Means over all windows; differences are to the reference, with 95 % intervals."
     if report.weak:

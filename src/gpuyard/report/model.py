@@ -22,8 +22,8 @@ class Standing:
         values: Means over windows, by metric.
         changes: Beside the reference, by metric.
         note: Anything to know about it.
-        role: Why it is there: ``given``, ``reference``, ``rival``, ``hindsight``, ``preempting``; empty if
-            not known.
+        role: Why it is there: ``given``, ``recorded``, ``reference``, ``rival``, ``hindsight``,
+            ``preempting``; empty if not known.
     """
 
     name: str

@@ -63,14 +63,14 @@ class RunNote:
 
 @dataclass(frozen=True)
 class Cause:
-    """Who had the GPUs that the job waited for.
+    """Who had what the job waited for.
 
     Attributes:
         overtakers: Jobs that came later and started earlier.
         by_rank: Share of them that the order ranks before the job; the others were let past it.
         earlier: Jobs that had come before and started while it waited.
-        shares: Of the GPU time held during its wait: by ``overtakers``, ``earlier`` ones and those that were
-            ``running`` when it came.
+        shares: Of the time held during its wait, in GPUs (CPUs, if it asked for no GPU): by ``overtakers``,
+            ``earlier`` ones and those that were ``running`` when it came.
     """
 
     overtakers: int
@@ -90,8 +90,9 @@ class JobStory:
         start_s: When it first started.
         end_s: When it finished.
         gpus: Its size in GPUs.
+        needs: What it asked for, in words.
         epoch_s: What the log's clock showed at time 0 (UTC, since 1970); None if the log has no dates.
-        cause: Who had the GPUs meanwhile.
+        cause: Who had what it waited for meanwhile.
         waits: Why it waited, in order of time.
         every: Of so many decisions during its wait one was asked about: 1 is all.
         overtakers: Jobs that came later and started earlier, the first to start first.
@@ -111,6 +112,7 @@ class JobStory:
     end_s: float
     gpus: float
     cause: Cause
+    needs: str = ""
     epoch_s: float | None = None
     waits: list[Span] = field(default_factory=list)
     every: int = 1
@@ -209,6 +211,7 @@ def _story(result: SimulationResult, policy: PolicySpec, entry: int, watched: Wa
         end_s=schedule.end_us[entry] / 1e6,
         gpus=row["gpus"] * row["gpu_milli"] / 1000,
         cause=_cause(result, entry, watched),
+        needs=needs_of(row),
         epoch_s=workload.metadata.epoch_s if has_dates(workload) else None,
         waits=_waits(watched, row, result),
         every=watched.every,
@@ -233,14 +236,18 @@ def _summary(rule: Any) -> str:
 
 
 def _cause(result: SimulationResult, entry: int, watched: Watch) -> Cause:
-    """Who came later, earlier or ran already, and the GPU time that each held while the job waited."""
+    """Who came later, earlier or ran already, and what each held for how long while the job waited."""
     schedule, frame = result.schedule, result.workload.frame
     submit_us = microseconds(frame["submit_s"])[schedule.job]
     came_us, begin_us = int(submit_us[entry]), int(schedule.start_us[entry])
     pieces = schedule.pieces()
-    milli = (frame["gpus"].to_numpy() * frame["gpu_milli"].to_numpy())[schedule.job][pieces.entry]
+    held_by = frame["gpus"].to_numpy() * frame["gpu_milli"].to_numpy()
+    if not held_by[schedule.job[entry]]:
+        cpus = frame["cpus"].to_numpy()
+        held_by = cpus if cpus.any() else np.ones(len(frame), np.int64)
+    amount = held_by[schedule.job][pieces.entry]
     within = np.minimum(pieces.released_us, begin_us) - np.maximum(pieces.taken_us, came_us)
-    held = within.clip(0).astype(np.float64) * milli
+    held = within.clip(0).astype(np.float64) * amount
     ran = schedule.start_us < came_us
     kinds = {
         "overtakers": (submit_us > came_us) & (schedule.start_us < begin_us),
@@ -276,6 +283,8 @@ def _reason(said: dict[str, Any], row: dict[str, Any]) -> str:
     """The verdict, with "does not fit" told apart into too few GPUs and GPUs in the wrong places."""
     if said["verdict"] != "does-not-fit":
         return str(said["verdict"])
+    if not row["gpus"]:
+        return "other-limits"
     if said["free_gpus"] < row["gpus"] * row["gpu_milli"] / 1000:
         return "too-few-free"
     if row["gpus"] and asked_nodes(row):
@@ -285,8 +294,8 @@ def _reason(said: dict[str, Any], row: dict[str, Any]) -> str:
 
 def _detail(said: dict[str, Any], row: dict[str, Any], head: JobName | None, workload: Workload) -> str:
     size = row["gpus"] * row["gpu_milli"] / 1000
-    needs = f"needs {size:g} {'GPU' if size <= 1 else 'GPUs'}" if row["gpus"] else "needs CPUs and memory"
-    needs = f"needs {needs_of(row)}" if asked_nodes(row) else needs
+    needs = f"needs {size:g} {'GPU' if size <= 1 else 'GPUs'}"
+    needs = f"needs {needs_of(row)}" if asked_nodes(row) or not row["gpus"] else needs
     free = f"{said['free_gpus']:g} {'is' if said['free_gpus'] == 1 else 'are'} free in its pools"
     ahead = plural(said["rank"], "job")
     until = "" if math.isnan(said["until_s"]) else f" (planned for {_moment(said['until_s'], workload)})"
@@ -296,6 +305,8 @@ def _detail(said: dict[str, Any], row: dict[str, Any], head: JobName | None, wor
         case "fragmented":
             most = f"at most {said['most_empty']} on one node"
             return f"{needs}, and {free}, but not where they are needed: {most}"
+        case "other-limits" if not row["gpus"]:
+            return f"{needs}, and no nodes that it may use have so much left; {ahead} before it in the queue"
         case "other-limits":
             return f"{needs}, and {free}; CPUs, memory or the power cap do not allow it"
         case "behind-head":

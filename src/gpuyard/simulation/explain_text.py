@@ -26,6 +26,11 @@ REASONS = {
     "no-reservation": "no time could be reserved for it",
 }
 """Why a job waits, as a part of a sentence."""
+WITHOUT_GPUS = {
+    "other-limits": "too few CPUs or too little memory were free",
+    "would-delay-head": "what was free was held for a job before it",
+}
+"""The same of jobs that ask for no GPU, where it differs."""
 RULES_OUT = ("over-quota", "not-admitted", "behind-head")
 """Reasons that are causes by themselves, whoever else ran meanwhile."""
 
@@ -44,6 +49,11 @@ def sentences(story: JobStory) -> list[str]:
     return lines
 
 
+def reasons(story: JobStory) -> dict[str, str]:
+    """Why the job waited, as parts of sentences."""
+    return REASONS if story.gpus else REASONS | WITHOUT_GPUS
+
+
 def moment(story: JobStory, at_s: float) -> str:
     """A moment: a date where the log has a clock, else the time since the first submit."""
     if story.epoch_s is None:
@@ -52,8 +62,9 @@ def moment(story: JobStory, at_s: float) -> str:
 
 
 def _what(story: JobStory) -> str:
-    size = f"{story.gpus:g} {'GPU' if story.gpus == 1 else 'GPUs'}" if story.gpus else "no GPU"
+    size = f"{story.gpus:g} {'GPU' if story.gpus == 1 else 'GPUs'}"
     size += f" on {plural(story.nodes, 'node')}" if story.nodes else ""
+    size = size if story.gpus else story.needs
     waited_s = story.start_s - story.submit_s
     when = "at once" if waited_s == 0 else f"{duration(waited_s)} later, at {moment(story, story.start_s)}"
     name = str(story.job)
@@ -74,10 +85,11 @@ def _cause(story: JobStory) -> str:
     backfill = rest.partition("/")[0].partition("+")[0]
     main = max(totals, key=lambda reason: totals[reason]) if totals else ""
     if main in RULES_OUT and totals[main] > MAINLY * asked_s:
-        return REASONS[main]
+        return reasons(story)[main]
     if cause.overtakers and cause.shares["overtakers"] >= max(cause.shares.values()):
         over = f"{plural(cause.overtakers, 'later job')} overtook it, because"
-        held = f"; they held {100 * cause.shares['overtakers']:.0f} % of the GPU time in use meanwhile"
+        unit = "GPU" if story.gpus else "CPU"
+        held = f"; they held {100 * cause.shares['overtakers']:.0f} % of the {unit} time in use meanwhile"
         if cause.by_rank > MAINLY:
             return f"{over} {order} ranks {_them(cause.overtakers)} before it ({story.order}){held}"
         return f"{over} {backfill} let {_them(cause.overtakers)} pass ({story.backfill}){held}"
@@ -85,8 +97,8 @@ def _cause(story: JobStory) -> str:
     if cause.earlier and cause.shares["earlier"] >= cause.shares["running"]:
         return f"{plural(cause.earlier, 'job')} that came before it went first{also}"
     if cause.shares["running"] > 0:
-        return f"jobs that ran already when it came held the GPUs{also}"
-    return REASONS.get(main, "nodes had to wake") + also
+        return f"jobs that ran already when it came held the {'GPUs' if story.gpus else 'nodes'}{also}"
+    return reasons(story).get(main, "nodes had to wake") + also
 
 
 def _them(count: int) -> str:
@@ -104,7 +116,7 @@ def _durations(story: JobStory) -> list[str]:
     """How long for which reason, the longest first, and for whom GPUs were held."""
     totals = _totals(story.waits)
     parts = [
-        f"for {duration(total_s)} {REASONS[reason]}{_heads(story.waits, reason)}"
+        f"for {duration(total_s)} {reasons(story)[reason]}{_heads(story.waits, reason)}"
         for reason, total_s in sorted(totals.items(), key=lambda item: -item[1])
     ]
     if not parts:

@@ -17,7 +17,13 @@ from gpuyard.simulation.recorded_nodes import recorded_places
 from gpuyard.units import plural
 from gpuyard.workload import Workload
 from gpuyard.workload.core_columns import never_placeable
-from gpuyard.workload.recorded import moment_text, recorded_jobs, recorded_times_us, recorded_use
+from gpuyard.workload.recorded import (
+    early_starts,
+    moment_text,
+    recorded_jobs,
+    recorded_times_us,
+    recorded_use,
+)
 
 Ints = NDArray[np.int64]
 
@@ -68,11 +74,15 @@ class RecordedPolicy(ReplayingPolicy):
             )
 
     def notes(self, workload: Workload, cluster: Cluster, config: SimulationConfig) -> tuple[str, ...]:
-        """How many jobs are left out."""
-        silent = len(workload) - len(recorded_jobs(workload))
+        """How many jobs are left out, and how many have waits that cannot be."""
+        silent, early = len(workload) - len(recorded_jobs(workload)), len(early_starts(workload))
         jobs = plural(len(workload), "job")
         left_out = f"{RECORDED}: {silent:,} of {jobs} have no recorded start and are left out"
-        return (left_out,) if silent else ()
+        negative = (
+            f"{RECORDED}: {early:,} of {jobs} started before being submitted, so their waits are negative: "
+            "waits of this row are too short"
+        )
+        return (*((left_out,) if silent else ()), *((negative,) if early else ()))
 
     def impossible(self, workload: Workload, cluster: Cluster, config: SimulationConfig) -> str | None:
         """Why the log cannot have happened on this cluster; None if it can."""

@@ -24,6 +24,7 @@ from gpuyard.simulation.find import find_policy
 from gpuyard.units import plural
 from gpuyard.workload import Workload, read_workload
 from gpuyard.workload.identity import name_of
+from gpuyard.workload.recorded import early_starts
 
 Progress = Callable[[int], None]
 
@@ -57,6 +58,16 @@ class SimulationResult:
     counters: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     impossible: str | None = None
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What keeps the run from being comparable, in words that stand with its name; empty if nothing does.
+
+        Only what a log records has any: nothing of it is bent to fit.
+        """
+        early = self.policy == RECORDED and len(early_starts(self.workload)) > 0
+        said = {"impossible": self.impossible is not None, "negative waits": early}
+        return tuple(word for word, holds in said.items() if holds)
 
     def metrics(self, price_per_kwh: Price | None = None) -> dict[str, float | int | None]:
         """All metrics by name (docs/contract/metrics.md); None where the inputs do not tell.

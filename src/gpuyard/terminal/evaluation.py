@@ -19,7 +19,7 @@ STYLES = {"better": "green", "worse": "red"}
 
 
 def evaluation_table(console: Console, comparison: Comparison) -> Table:
-    """One row per policy, the reference first, then the best: the metric, and how far from the reference.
+    """One row per policy: what was recorded, the reference, then the best; and how far from the reference.
 
     Beside it stand completion time and the longest waits: of the whole part in one go, where it was replayed.
 
@@ -29,7 +29,7 @@ def evaluation_table(console: Console, comparison: Comparison) -> Table:
     """
     metric, whole = comparison.setting.metric, comparison.whole is not None
     names = [name for name in comparison.ranking(metric) if comparison.policy(name).is_shown]
-    names.sort(key=lambda name: name != comparison.reference)
+    names.sort(key=lambda name: (comparison.policy(name).kind != "recorded", name != comparison.reference))
     others = [name for name in BESIDE if name != metric]
     beside = [name for name in others if all(_knows(comparison, one, name) for one in names)]
 

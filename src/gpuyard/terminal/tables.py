@@ -40,7 +40,7 @@ MARK = "*"
 BEST = "bold green"
 ALARM = "!"
 ALARMED = ("p99_wait_s", "max_wait_s")
-"""Metrics that are marked where they are far above those of the first policy."""
+"""Metrics that are marked where they are far above those of what runs today."""
 FAR = "bold red"
 
 Values = Mapping[str, Any]
@@ -72,8 +72,10 @@ def comparison_table(
     metrics: Mapping[str, Any],
     worst: Sequence[Any] = (),
     unranked: Collection[int] = (),
+    *,
+    reference: int = 0,
 ) -> Table:
-    """One row a policy, one column a metric, the best value of each marked, and waits far above the first's.
+    """One row a policy, one column a metric, the best value of each marked, and waits far above today's.
 
     Args:
         console: Where it will be shown; units and names are shortened if they would not fit.
@@ -82,12 +84,16 @@ def comparison_table(
         metrics: The metrics to show by name, each with a ``direction``.
         worst: Each policy's class with the longest waits (``gpuyard.metrics.classes.ClassWait``).
         unranked: Rows that are best of nothing, because they cannot be so.
+        reference: The row of what runs today.
     """
 
     def build(short: bool, room: int, names: Sequence[str] = tuple(metrics), narrow: bool = False) -> Table:
         heads = [*_headers(names), *(["worst class,\np99 wait"] if worst else [])]
         table = plain_table("policy", *heads, right=range(1, len(heads) + 1))
-        columns = [_metric_column(name, metrics[name].direction, values, short, unranked) for name in names]
+        columns = [
+            _metric_column(name, metrics[name].direction, values, short, unranked, reference)
+            for name in names
+        ]
         columns += [[_worst_cell(one, short, narrow) for one in worst]] if worst else []
         for index, policy in enumerate(policies):
             table.add_row(folded(policy, room), *(column[index] for column in columns))
@@ -97,7 +103,7 @@ def comparison_table(
         return build(short, room, [name for name in metrics if name != LEAST_MISSED], narrow=True)
 
     table = first_that_fits(console, build) or (first_that_fits(console, build_narrow) if worst else None)
-    return table or _stacked_table(console, policies, values, metrics, unranked)
+    return table or _stacked_table(console, policies, values, metrics, unranked, reference)
 
 
 def _stacked_table(
@@ -106,6 +112,7 @@ def _stacked_table(
     values: Sequence[Values],
     metrics: Mapping[str, Any],
     unranked: Collection[int],
+    reference: int,
 ) -> Table:
     """One row a metric and policy, for many metrics or narrow terminals."""
 
@@ -114,7 +121,7 @@ def _stacked_table(
         table.columns[1].overflow = "fold"
         for name, metric in metrics.items():
             table.add_section()
-            cells = _metric_column(name, metric.direction, values, short=True, unranked=unranked)
+            cells = _metric_column(name, metric.direction, values, True, unranked, reference)
             for index, (policy, cell) in enumerate(zip(policies, cells, strict=True)):
                 table.add_row("" if index else metric_label(name), folded(policy, room), cell)
         return table
@@ -130,17 +137,23 @@ def _worst_cell(worst: Any, short: bool, narrow: bool) -> Text:
 
 
 def class_table(
-    console: Console, by: str, runs: Mapping[str, Sequence[Values]], metrics: Mapping[str, Any]
+    console: Console,
+    by: str,
+    runs: Mapping[str, Sequence[Values]],
+    metrics: Mapping[str, Any],
+    *,
+    reference: int = 0,
 ) -> Table:
     """For each class of jobs one row a policy, the best value in the class marked.
 
-    Of several policies the last column has the change of the first metric, against the first policy.
+    Of several policies the last column has the change of the first metric, against what runs today.
 
     Args:
         console: Where it will be shown.
         by: What the classes are.
         runs: Each policy's rows of ``SimulationResult.breakdown``, all with the same classes.
         metrics: The metrics to show by name.
+        reference: The number of the policy that runs today.
     """
     classes = list(zip(*runs.values(), strict=True))
 
@@ -150,8 +163,11 @@ def class_table(
         table = plain_table(*headers, right=(1, *range(3, len(headers))))
         for rows in classes:
             table.add_section()
-            columns = [_metric_column(name, metrics[name].direction, rows, short) for name in metrics]
-            columns += [_changes(next(iter(metrics)), rows)] if changed else []
+            columns = [
+                _metric_column(name, metrics[name].direction, rows, short, reference=reference)
+                for name in metrics
+            ]
+            columns += [_changes(next(iter(metrics)), rows, reference)] if changed else []
             for index, policy in enumerate(runs):
                 label = (rows[0]["class"] or "(none)", f"{rows[0]['jobs']:,}") if index == 0 else ("", "")
                 table.add_row(*label, folded(policy, room), *(column[index] for column in columns))
@@ -160,10 +176,10 @@ def class_table(
     return first_that_fits(console, build) or build(True, NARROWEST)
 
 
-def _changes(name: str, rows: Sequence[Values]) -> list[Text]:
-    """How a metric differs from that of the first row."""
-    first = rows[0][name]
-    return [Text("")] + [Text(_change(row[name], first)) for row in rows[1:]]
+def _changes(name: str, rows: Sequence[Values], reference: int) -> list[Text]:
+    """How a metric differs from that of what runs today."""
+    today = rows[reference][name]
+    return [Text("" if index == reference else _change(row[name], today)) for index, row in enumerate(rows)]
 
 
 def _change(value: float | None, first: float | None) -> str:
@@ -214,7 +230,12 @@ def _headers(metrics: Iterable[str]) -> list[str]:
 
 
 def _metric_column(
-    name: str, direction: str, rows: Sequence[Values], short: bool, unranked: Collection[int] = ()
+    name: str,
+    direction: str,
+    rows: Sequence[Values],
+    short: bool,
+    unranked: Collection[int] = (),
+    reference: int = 0,
 ) -> list[Text]:
     values = [row[name] for row in rows]
     texts = [metric_text(name, value, short=short) for value in values]
@@ -223,7 +244,7 @@ def _metric_column(
         Text(f"{MARK}{text}", style=BEST)
         if is_best
         else Text(f"{ALARM}{text}", style=FAR)
-        if name in ALARMED and _far_above(value, values[0])
+        if name in ALARMED and _far_above(value, values[reference])
         else Text(text)
         for text, value, is_best in zip(texts, values, best_entries(name, direction, ranked), strict=True)
     ]
@@ -235,13 +256,21 @@ def _far_above(value: float | None, first: float | None) -> bool:
     return is_far_above(value, first)
 
 
-def comparison_notes(source: str, results: Sequence[Any], *, alarm: bool = False) -> tuple[str, list[str]]:
+def assumption_note(policy: str) -> str:
+    """That a reference was chosen because nobody said what runs today."""
+    return (
+        f"{policy} stands for what runs today, an assumption: these jobs have no recorded starts. "
+        "--current POLICY names yours; --current none compares with the first policy."
+    )
+
+
+def comparison_notes(source: str, results: Sequence[Any], *, far_from: str = "") -> tuple[str, list[str]]:
     """A line above the table that says what was simulated, and lines below it.
 
     Args:
         source: The workload as the user named it.
         results: A ``SimulationResult`` for each policy.
-        alarm: Whether a wait is marked.
+        far_from: What runs today, if a wait is marked that is far above its own.
     """
     first = results[0]
     cluster, config = first.cluster, first.config
@@ -260,7 +289,7 @@ def comparison_notes(source: str, results: Sequence[Any], *, alarm: bool = False
     )
     jobs, elapsed_s = sum(len(result.schedule) for result in results), sum(r.elapsed_s for r in results)
     speed = f"{plural(jobs, 'job')} simulated in {duration(elapsed_s)} ({rough(jobs / elapsed_s)} jobs/s)."
-    far = f" {ALARM} wait far above that of the first row." if alarm else ""
+    far = f" {ALARM} wait far above that of {far_from}." if far_from else ""
     best = [f"{MARK} best of the column.{far} {speed}"] if len(results) > 1 else [speed]
     return heading, [*_dropped_notes(results), *_counter_notes(results), *best]
 

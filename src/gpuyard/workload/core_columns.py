@@ -176,7 +176,10 @@ def needs_of(job: Mapping[str, Any]) -> str:
     if asked is None or asked == 1 or gpus % asked:
         size = plural(gpus, "GPU") if job["gpu_milli"] == 1000 else f"{job['gpu_milli'] / 1000:g} GPU"
         where = "" if asked is None else f" on {plural(asked, 'node')}"
-        return ", ".join([f"{size}{where}", *_cpus_and_memory(job, 1)])
+        others = _cpus_and_memory(job, 1)
+        if not gpus and others:
+            return f"{', '.join(others)}{where}"
+        return ", ".join([f"{size}{where}", *others])
     each = [plural(gpus // asked, "free GPU")] if gpus else []
     each += _cpus_and_memory(job, asked)
     return f"{asked} nodes" + (f" with {', '.join(each)} each" if each else "")

@@ -24,6 +24,8 @@ class Finding(BaseModel):
     rows: int
     first: tuple[str, ...] = ()
     """Where the first of them are, such as ``jobs.csv:17``."""
+    parts: bool = False
+    """Whether they are no jobs of their own but parts of one, such as steps."""
 
 
 class ImportWarning(BaseModel):
@@ -50,6 +52,8 @@ class ImportReport(BaseModel):
     jobs: int
     merged: int
     """Rows that went into a job together with others: steps, attempts, events, tasks."""
+    merged_parts: int = 0
+    """Of these, the ones that are never jobs of their own: steps."""
     rejected: tuple[Finding, ...] = ()
     repaired: tuple[Finding, ...] = ()
     assumed: tuple[str, ...] = ()
@@ -60,6 +64,12 @@ class ImportReport(BaseModel):
     """What the files have and a simulation does not use."""
     workload_sha256: str | None = None
     """SHA-256 of the workload file that the import wrote: the report is about that file and no other."""
+
+    def left_out(self) -> tuple[int, int]:
+        """Rows that became no job, and of how many that state one: parts of jobs, such as steps, do not."""
+        rejected = sum(finding.rows for finding in self.rejected if not finding.parts)
+        parts = sum(finding.rows for finding in self.rejected if finding.parts)
+        return rejected, self.rows_read - self.merged_parts - parts
 
     def summary(self) -> str | None:
         """In a few words what is not as the files have it; None if every row is a job as it stands."""
@@ -83,6 +93,7 @@ class ImportReport(BaseModel):
 class _Tally:
     rows: int = 0
     first: list[str] = field(default_factory=list)
+    parts: bool = False
 
 
 class ImportLog:
@@ -96,6 +107,7 @@ class ImportLog:
         self.strict = strict
         self.rows_read = 0
         self.merged = 0
+        self.merged_parts = 0
         self._rejected: dict[str, _Tally] = {}
         self._repaired: dict[str, _Tally] = {}
         self._assumed: dict[str, None] = {}
@@ -106,13 +118,26 @@ class ImportLog:
         """Count rows of the input, whatever becomes of them."""
         self.rows_read += rows
 
-    def merge(self, rows: int) -> None:
-        """Count rows that became part of a job that has another row already."""
-        self.merged += rows
+    def merge(self, rows: int, *, parts: bool = False) -> None:
+        """Count rows that became part of a job that has another row already.
 
-    def reject(self, reason: str, file: str, lines: Iterable[int]) -> None:
-        """Rows that become no job, and why. ``lines`` are their line numbers in ``file``."""
-        _add(self._rejected, reason, file, lines)
+        Args:
+            rows: How many.
+            parts: They are never jobs of their own, such as steps.
+        """
+        self.merged += rows
+        self.merged_parts += rows if parts else 0
+
+    def reject(self, reason: str, file: str, lines: Iterable[int], *, parts: bool = False) -> None:
+        """Rows that become no job, and why.
+
+        Args:
+            reason: Why.
+            file: Where they are.
+            lines: Their line numbers there.
+            parts: They would not have been jobs of their own, but parts of one.
+        """
+        _add(self._rejected, reason, file, lines, parts=parts)
 
     def repair(self, reason: str, file: str, lines: Iterable[int]) -> None:
         """Rows that were changed to become a valid job."""
@@ -170,6 +195,7 @@ class ImportLog:
             rows_read=self.rows_read,
             jobs=jobs,
             merged=self.merged,
+            merged_parts=self.merged_parts,
             rejected=_findings(self._rejected),
             repaired=_findings(self._repaired),
             assumed=tuple(self._assumed),
@@ -197,11 +223,13 @@ class ImportLog:
         )
 
 
-def _add(tallies: dict[str, _Tally], reason: str, file: str, lines: Iterable[int]) -> None:
+def _add(
+    tallies: dict[str, _Tally], reason: str, file: str, lines: Iterable[int], *, parts: bool = False
+) -> None:
     places = [int(line) for line in lines]
     if not places:
         return
-    tally = tallies.setdefault(reason, _Tally())
+    tally = tallies.setdefault(reason, _Tally(parts=parts))
     tally.rows += len(places)
     room = FIRST_LINES - len(tally.first)
     if room > 0:
@@ -210,4 +238,6 @@ def _add(tallies: dict[str, _Tally], reason: str, file: str, lines: Iterable[int
 
 def _findings(tallies: dict[str, _Tally]) -> tuple[Finding, ...]:
     ordered = sorted(tallies.items(), key=lambda item: -item[1].rows)
-    return tuple(Finding(reason=reason, rows=t.rows, first=tuple(t.first)) for reason, t in ordered)
+    return tuple(
+        Finding(reason=reason, rows=t.rows, first=tuple(t.first), parts=t.parts) for reason, t in ordered
+    )

@@ -42,6 +42,16 @@ def has_recorded(workload: Workload) -> bool:
     return workload.has("recorded_start_s") and 2 * len(recorded_jobs(workload)) >= len(workload)
 
 
+def early_starts(workload: Workload) -> NDArray[np.int64]:
+    """Positions of the jobs that started, by the log, before they were submitted."""
+    jobs = recorded_jobs(workload)
+    if not len(jobs):
+        return jobs
+    frame = workload.frame[jobs]
+    is_early: NDArray[np.bool_] = (frame["recorded_start_s"] < frame["submit_s"]).to_numpy()
+    return jobs[is_early]
+
+
 def recorded_times_us(
     workload: Workload, jobs: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

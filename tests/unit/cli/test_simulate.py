@@ -17,9 +17,8 @@ from support.command_line import GOOD, HEADER, Run, assert_refused, document
 
 def test_json_has_the_promised_shape(run: Run, jobs: Callable[..., Path]) -> None:
     path = jobs(*GOOD)
-    code, out, err = run(
-        "simulate", path, "--cluster", "2x8", "--policy", "fifo", "--policy", "sjf+easy/spread", "--json"
-    )
+    policies = ("--policy", "fifo", "--policy", "sjf+easy/spread", "--current", "none")
+    code, out, err = run("simulate", path, "--cluster", "2x8", *policies, "--json")
     assert code == 0
     assert err.startswith("note: Estimates are history: ")
     printed = document(out)
@@ -33,6 +32,37 @@ def test_json_has_the_promised_shape(run: Run, jobs: Callable[..., Path]) -> Non
         assert set(result["metrics"]) == set(registered("metric"))
         assert result["dropped_jobs"] == 0
         assert re.fullmatch("[0-9a-f]{64}", result["schedule_hash"])
+
+
+def test_policies_are_compared_with_what_usually_runs_where_the_log_has_no_starts(run: Run) -> None:
+    policies = ("--policy", "sjf/best-fit", "--policy", "wspt+easy/best-fit")
+    _, out, _ = run("simulate", "demo", *policies, "--by", "gpus", "--json")
+    printed = document(out)
+    assert (printed["reference"], printed["reference_assumed"]) == ("fifo+easy/best-fit", True)
+    today, *others = printed["results"]
+    assert (today["policy"], today["role"]) == ("fifo+easy/best-fit", "reference")
+    assert [one["role"] for one in others] == ["given", "given"]
+    assert {one["changes"]["mean_wait_s"] for one in today["breakdown"]["classes"]} == {0.0}
+    _, out, _ = run("simulate", "demo", *policies)
+    assert "fifo+easy stands for what runs today, an assumption" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("flags", "rows"),
+    [
+        (("--policy", "sjf+easy", "--policy", "fifo+easy"), ["fifo+easy", "sjf+easy"]),
+        (("--policy", "sjf+easy"), ["sjf+easy"]),
+        (("--policy", "sjf+easy", "--current", "fifo"), ["fifo+strict", "sjf+easy"]),
+        (
+            ("--policy", "fifo", "--policy", "lifo", "--defragment"),
+            ["fifo+greedy", "fifo+strict", "lifo+strict"],
+        ),
+    ],
+    ids=["named", "alone", "said", "no reservations"],
+)
+def test_what_runs_today_is_one_row(run: Run, flags: tuple[str, ...], rows: list[str]) -> None:
+    _, out, _ = run("simulate", "demo", *flags, "--json")
+    assert [one["policy"] for one in document(out)["results"]] == [f"{row}/consolidate" for row in rows]
 
 
 def test_json_gives_null_for_what_is_not_known(run: Run) -> None:
@@ -52,21 +82,22 @@ def test_a_policy_named_twice_runs_once(run: Run) -> None:
 
 
 def test_the_best_value_of_each_column_is_marked(run: Run) -> None:
-    _, out, _ = run("simulate", "demo", "--policy", "fifo", "--policy", "sjf+easy")
+    _, out, _ = run("simulate", "demo", "--policy", "fifo", "--policy", "sjf+easy", "--current", "none")
     rows = {line.split()[0]: line for line in out.splitlines() if line.startswith(("fifo", "sjf"))}
     assert rows["fifo+strict"].count("*") == 1, "its longest wait is shorter"
     assert rows["sjf+easy"].count("*") == 5
     assert "* best of the column" in out
 
 
-def test_waits_far_above_those_of_the_first_policy_are_marked_and_named(run: Run) -> None:
+def test_waits_far_above_those_of_what_runs_today_are_marked_and_named(run: Run) -> None:
     _, out, _ = run("simulate", "demo", "--policy", "fifo+easy", "--policy", "lifo+greedy")
     rows = {line.split()[0]: line for line in out.splitlines() if line.startswith(("lifo", "fifo"))}
     assert "!" not in rows["fifo+easy"]
     assert rows["lifo+greedy"].count("!") == 3, "99th percentile, longest wait and worst class"
     assert re.search(r"! lifo\+greedy: jobs that run .* \(p99\), under fifo\+easy .*; \d more classes\.", out)
-    assert "! wait far above that of the first row" in out
-    _, out, _ = run("simulate", "demo", "--policy", "fifo", "--policy", "fifo+easy/best-fit")
+    assert "! wait far above that of fifo+easy" in out
+    policies = ("--policy", "fifo", "--policy", "fifo+easy/best-fit", "--current", "none")
+    _, out, _ = run("simulate", "demo", *policies)
     assert "far above" not in out
     assert "fifo+strict/consolidate" in out, "placements are told where they differ"
 
@@ -120,6 +151,7 @@ def test_policies_that_drop_different_jobs_are_flagged(run: Run, tmp_path: Path)
 @pytest.mark.parametrize("by", ["priority", "group", "gpus", "runtime", "user"])
 def test_metrics_by_class_are_shown_and_given(run: Run, by: str) -> None:
     arguments = ["simulate", "demo", "--policy", "fifo", "--policy", "sjf+easy", "--by", by]
+    arguments += ["--current", "none"]
     _, out, _ = run(*arguments)
     classes = {"priority": "1", "group": "g0", "gpus": "2-4", "runtime": "1 to 6 hours", "user": "u0"}
     assert re.search(rf"^{classes[by]} +[\d,]+ +fifo\+strict +", out, re.M)
@@ -133,6 +165,25 @@ def test_metrics_by_class_are_shown_and_given(run: Run, by: str) -> None:
         assert one["changes"]["mean_jct_s"] == pytest.approx(one["mean_jct_s"] / other["mean_jct_s"] - 1)
 
 
+@pytest.mark.parametrize("by", ["user", "gpus"])
+def test_who_loses_most_stands_first(run: Run, by: str) -> None:
+    policies = ("--policy", "sjf+easy", "--policy", "fifo+easy", "--policy", "ljf+easy")
+    _, out, _ = run("simulate", "demo", *policies, "--by", by, "--json")
+    today, *others = (one["breakdown"]["classes"] for one in document(out)["results"])
+    names = [one["class"] for one in today]
+    assert all([one["class"] for one in rows] == names for rows in others)
+    rises = [
+        max((rows[i]["mean_wait_s"] - row["mean_wait_s"]) / max(row["mean_wait_s"], 60.0) for rows in others)
+        for i, row in enumerate(today)
+    ]
+    kept = [rise for rise, name in zip(rises, names, strict=True) if name != "(others)"]
+    assert kept == sorted(kept, reverse=True)
+    assert kept[0] > kept[-1]
+    _, out, _ = run("simulate", "demo", *policies, "--by", by)
+    rows = [line.split()[0] for line in out.splitlines() if re.search(r"\d +fifo\+easy", line)]
+    assert rows == names
+
+
 def test_classes_have_the_same_names_everywhere(run: Run) -> None:
     assert get_args(Classes) == KINDS
     code, out, err = run("simulate", "demo", "--by", "partition")
@@ -142,7 +193,7 @@ def test_classes_have_the_same_names_everywhere(run: Run) -> None:
 
 def test_files_are_written_for_each_policy(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
-    policies = ["--policy", "fifo", "--policy", "wspt+easy+express:600:0.1/spread"]
+    policies = ["--policy", "fifo", "--policy", "wspt+easy+express:600:0.1/spread", "--current", "none"]
     code, printed, _ = run("simulate", "demo", *policies, "--out", out, "--csv")
     assert code == 0
     assert "Written to" in printed

@@ -80,7 +80,7 @@ def test_an_evaluation_is_written_over_and_nothing_of_it_stays(tmp_path: Path) -
 
 def test_a_replay_of_a_log_is_a_comparison_of_one_window(tmp_path: Path) -> None:
     jobs, cluster = some_jobs(), parse_cluster(CLUSTER)
-    runs = run_policies(jobs, cluster, ["fifo", "sjf+easy", "fifo"], SimulationConfig())
+    runs = run_policies(jobs, cluster, ["fifo", "sjf+easy", "fifo"], SimulationConfig(), current="none")
     found = replay_comparison("jobs.csv", runs)
     found.write(tmp_path)
     read = Comparison.read(tmp_path)

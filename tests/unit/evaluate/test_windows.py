@@ -490,3 +490,8 @@ def test_what_cannot_have_been_is_no_reference(shift_s: float | None, reference:
     assert found.reference == reference
     noted = "stands for what runs today: " in found.policy(reference).note
     assert noted == (reference != "recorded")
+
+
+def test_a_cluster_in_the_place_of_jobs_is_refused_with_the_order_of_arguments() -> None:
+    with pytest.raises(InputError, match=r"'6x8' is a cluster, and no file; give policies, then jobs"):
+        compare("jobs.parquet", "6x8", ["fifo"])  # type: ignore[arg-type]

@@ -5,7 +5,15 @@ import polars as pl
 import pytest
 
 from gpuyard.errors import InputError
-from gpuyard.metrics.classes import KINDS, OTHERS, class_labels, class_table, classify, common_users
+from gpuyard.metrics.classes import (
+    KINDS,
+    OTHERS,
+    class_labels,
+    class_table,
+    classify,
+    common_users,
+    losers_first,
+)
 
 
 def jobs(count: int = 200) -> pl.DataFrame:
@@ -62,3 +70,15 @@ def test_partitions_are_classes_where_jobs_have_them() -> None:
     told = frame.with_columns(partition=pl.Series(["gpu", "gpu", None, "long"] * 50))
     assert classify(told, "partition")[0] == ["gpu", "", "long"]
     assert tuple(class_labels(told, []).columns) == KINDS
+
+
+def test_the_class_whose_wait_rises_most_under_any_policy_comes_first():
+    waits = {
+        "today": {"a": 600.0, "b": 600.0, "c": 1.0, "d": None, OTHERS: 60.0},
+        "one": {"a": 660.0, "b": 300.0, "c": 10.0, "d": 5.0, OTHERS: 6_000.0},
+        "two": {"a": 600.0, "b": 1_200.0, "c": 1.0, "d": None, OTHERS: 60.0},
+    }
+    names = ["a", "b", "c", "d", OTHERS]
+    assert losers_first(names, waits, "today", ["today", "one", "two"]) == ["b", "c", "a", "d", OTHERS]
+    assert losers_first(names, waits, "today", ["one"]) == ["c", "a", "b", "d", OTHERS]
+    assert losers_first(names, waits, None, ["one"]) == names

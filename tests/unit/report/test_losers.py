@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.cluster.model import parse_cluster
 from gpuyard.report.document import page
-from gpuyard.report.figures import Palette, time_charts
+from gpuyard.report.figures import Palette, class_charts, time_charts
 from gpuyard.report.losers import Shift, extremes, far_losers
 from gpuyard.report.model import Report
 from gpuyard.report.pages.workload import card_page
@@ -101,3 +101,21 @@ def test_cards_of_workloads_show_dates_too() -> None:
     assert demand_series(jobs_with_names(), 16).epoch_s is None
     text = card_page(audit(busy_jobs(), parse_cluster("4x8")))
     assert '"label":"time (UTC)","unit":"moment"' in text
+
+
+@pytest.mark.parametrize("by", ["user", "gpus"])
+def test_charts_of_classes_begin_with_the_one_that_loses_most(report: Report, by: str) -> None:
+    (chart,) = [one for one in class_charts(report, Palette.of(report)) if one["id"] == f"by-{by}"]
+    shown = [row["name"] for row in chart["choices"]["mean wait"]["rows"] if row["name"] != "(others)"]
+    table = report.classes.filter(by=by)
+    wait_s = {
+        (policy, name): wait for policy, name, wait in table.select("policy", "class", "mean_wait_s").rows()
+    }
+    others = {policy for policy, _ in wait_s} - {report.reference}
+    today = {name: wait_s[report.reference, name] for name in shown}
+    rises = [
+        max((wait_s[policy, name] - today[name]) / max(today[name], 60.0) for policy in others)
+        for name in shown
+    ]
+    assert rises == sorted(rises, reverse=True)
+    assert rises[0] > rises[-1]

@@ -56,7 +56,7 @@ def test_the_best_policy_is_that_of_the_lowest_mean_bounded_slowdown(simulation:
 
 def test_what_is_to_be_known_of_a_model_on_another_cluster_stands_in_the_report(tmp_path: Path) -> None:
     out, model = tmp_path / "out", model_path("philly-order")
-    jobs = ["simulate", "demo", "--cluster", "16x8", "--policy", model, "--policy", "fifo"]
+    jobs = ["simulate", "demo", "--cluster", "16x8", "--policy", model, "--policy", "fifo+easy"]
     assert main([*jobs, "--out", str(out)]) == 0
     report, _ = read_sources([out])
     notes = {one.name: one.note for one in report.standings}
@@ -211,6 +211,15 @@ def test_the_reference_of_a_simulation_is_the_policy_that_was_named_first(simula
     assert report.reference == "fifo+strict/consolidate"
     assert report.subject == report.best
     assert report.answer.sentence.endswith("than fifo+strict, the policy that was named first.")
+
+
+def test_a_reference_that_nobody_named_is_called_an_assumption(tmp_path: Path) -> None:
+    made = simulated(tmp_path / "results", ("fifo", "lifo", "sjf+easy"), current="auto")
+    report, _ = read_sources([made])
+    assert (report.reference, report.subject) == ("fifo+easy/consolidate", "sjf+easy/consolidate")
+    assert report.answer.sentence.endswith("than fifo+easy, taken for what runs today.")
+    said = read_sources([made], current="lifo")[0]
+    assert said.answer.sentence.endswith("than lifo+strict, the given reference.")
 
 
 def test_a_first_policy_that_is_the_best_is_compared_with_the_next(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from differential.core_runs import cluster_of, config_of, policy_of, workload_of
 from differential.lifecycle_cases import random_failures
 from gpuyard import _core, cli
-from gpuyard.cluster.model import parse_cluster
+from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.native.inputs import prepare
@@ -52,6 +52,21 @@ def test_a_job_that_starts_at_once_waits_for_nothing() -> None:
     assert (story.submit_s, story.start_s, story.end_s, story.gpus) == (1.0, 1.0, 11.0, 3.0)
     assert story.free_before == [(0, 3)]
     assert "started at once" in sentences(story)[0]
+
+
+@pytest.mark.parametrize("policy", ["fifo", "sjf+easy"])
+def test_a_job_without_gpus_is_told_nothing_of_gpus(policy: str) -> None:
+    # Four CPUs of eight are held until 100; then come a job that needs all of them, and one that needs four.
+    waiting = jobs((0, 100, 0), (1, 10, 0), (2, 500, 0), (3, 5, 0), cpus=[4, 8, 5, 4])
+    cluster = Cluster.model_validate({"name": "cpus", "nodes": [{"count": 1, "gpus": 0, "cpus": 8}]})
+    config = SimulationConfig(estimates="exact")
+    for job in (1, 2):
+        story = explain_job(waiting, cluster, parse_policy(policy), config, job)
+        said = " ".join([*sentences(story), *(span.detail for span in story.waits)])
+        assert story.start_s > story.submit_s
+        assert "GPU" not in said
+        assert f"asked for {waiting.frame['cpus'][job]} CPUs" in said
+        assert "CPU" in " ".join(sentences(story)[1:]) or "the nodes" in said
 
 
 def test_too_few_gpus_are_free() -> None:

@@ -11,8 +11,10 @@ from gpuyard.cluster.model import Cluster, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.evaluate import compare
+from gpuyard.evaluate.findings import findings
 from gpuyard.evaluate.replay import replay_comparison, replay_document, run_policies
 from gpuyard.evaluate.storage import read_comparison
+from gpuyard.report.sources import read_sources
 from gpuyard.simulation.find import find_policy
 from gpuyard.simulation.recorded import RecordedPolicy
 from gpuyard.simulation.run import simulate
@@ -195,6 +197,41 @@ def test_what_happened_stands_first_and_is_the_reference(tmp_path):
     assert json.loads(json.dumps(document))["results"][0]["impossible"] is None
 
 
+def test_what_happened_stands_first_beside_another_reference(tmp_path):
+    log = log_of(recorded_start_s=[50.0, 205.0, None, 105.0])
+    few = (parse_cluster("2x4"), ["sjf+easy", "recorded"], SimulationConfig())
+    runs = run_policies(log, *few, current="fifo")
+    assert [run.entry.label for run in runs] == ["recorded", "fifo+strict", "sjf+easy"]
+    assert [run.entry.role for run in runs] == ["recorded", "reference", "given"]
+    comparison = replay_comparison("log.csv", runs)
+    assert (comparison.reference, comparison.chosen_on) == ("fifo+strict/consolidate", "given")
+    assert comparison.with_current("recorded").with_current("fifo").policies == comparison.policies
+
+
+def test_what_happened_is_a_row_of_windows_beside_another_reference():
+    starts = [10.0 * index + 100.0 if index % 3 else None for index in range(90)]
+    log = log_of(gpus=[8] * 90, duration_s=[9.0] * 90, recorded_start_s=starts)
+    few = {"windows": 3, "jobs_per_window": 10, "part": "all", "current": "fifo"}
+    found = compare(["sjf+easy"], log, "1x8", **few)
+    assert [one.label for one in found.shown] == ["recorded", "fifo+strict", "sjf+easy"]
+    assert [one.role for one in found.shown] == ["recorded", "reference", "given"]
+    wait_s = [start - 10.0 * index for index, start in enumerate(starts) if start is not None]
+    assert found.whole_rows()["recorded"]["mean_wait_s"] == pytest.approx(sum(wait_s) / len(wait_s))
+    whole = found.whole.windows.filter(pl.col("policy") == "recorded")["mean_wait_s"].to_list()
+    assert whole == pytest.approx(found.values("recorded", "mean_wait_s").tolist())
+    assert "recorded" not in [one.policies[0] for one in findings(found) if one.kind == "verdict"]
+
+
+def test_what_happened_is_no_row_of_windows_if_one_of_them_has_no_starts():
+    starts = [None if index < 20 else 10.0 * index + 100.0 for index in range(60)]
+    log = log_of(gpus=[8] * 60, duration_s=[9.0] * 60, recorded_start_s=starts)
+    few = {"windows": 3, "jobs_per_window": 10, "part": "all", "current": "fifo"}
+    assert [one.label for one in compare(["sjf+easy"], log, "1x8", **few).shown] == [
+        "fifo+strict",
+        "sjf+easy",
+    ]
+
+
 @pytest.mark.parametrize(
     ("starts", "options"),
     [([5.0, None, None], {}), ([5.0, 15.0, 25.0], {"current": "none"})],
@@ -223,6 +260,34 @@ def test_a_row_that_cannot_be_is_marked_in_windows_too():
     assert (entry.name, entry.label) == ("recorded", "recorded (impossible)")
     assert "16 of 8 GPUs in use" in entry.note
     assert compare(["fifo"], log, "2x8", **few).policies[0].label == "recorded"
+
+
+def test_waits_below_zero_are_counted_marked_and_not_clamped(tmp_path, capsys):
+    log = log_of(recorded_start_s=[-40.0, 15.0, -30.0], gpus=[4, 4, 8])
+    few = (parse_cluster("2x4"), ["fifo+easy"], SimulationConfig())
+    first = run_policies(log, *few)[0]
+    assert first.metrics["mean_wait_s"] == pytest.approx((-40.0 + 5.0 - 50.0) / 3)
+    assert first.result.marks == ("impossible", "negative waits")
+    assert first.entry.label == "recorded (impossible, negative waits)"
+    assert "2 of 3 jobs started before being submitted" in first.result.notes[0]
+    write_workload(log, tmp_path / "log.parquet")
+    arguments = ["simulate", str(tmp_path / "log.parquet"), "--cluster", "8x4", "--policy", "fifo+easy"]
+    app(arguments, exit_on_error=False, result_action="return_value")
+    said = capsys.readouterr()
+    (row,) = [line for line in said.out.splitlines() if line.startswith("recorded (negative")]
+    assert "*" not in row, "what looks best because of an error is best of nothing"
+
+
+def test_waits_below_zero_are_marked_in_windows_and_on_the_page():
+    starts = [10.0 * index + (-50.0 if index % 2 else 100.0) for index in range(60)]
+    log = log_of(gpus=[1] * 60, duration_s=[9.0] * 60, recorded_start_s=starts)
+    few = {"windows": 3, "jobs_per_window": 10, "part": "all", "metric": "mean_wait_s"}
+    found = compare(["sjf+easy"], log, "4x8", **few, current="fifo")
+    assert found.policies[0].label == "recorded (negative waits)"
+    assert "started before being submitted" in found.policies[0].note
+    report, _ = read_sources([found])
+    assert report.best != "recorded"
+    assert "recorded" not in report.answer.sentence
 
 
 def test_a_row_that_is_asked_for_stands_first_once():

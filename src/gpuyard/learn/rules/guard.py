@@ -15,11 +15,31 @@ from gpuyard.simulation.window_set import simulate_window
 from gpuyard.simulation.windows import HeldOutWindow
 
 
+def ageing_bounds(shares: Sequence[float], longest_s: float, least_s: float) -> list[float]:
+    """Waits from which on jobs go first, to be tried, in three digits.
+
+    A bound below the waits of a jam makes everyone old, and then the oldest go first whatever the order.
+
+    Args:
+        shares: Of the longest wait of today.
+        longest_s: That wait, seconds.
+        least_s: No bound is shorter; the shares below it are tried as this one.
+    """
+    if longest_s < 1.0:
+        return []
+    least_s = max(least_s, 1.0)
+    rounded = [float(f"{share * longest_s:.3g}") for share in shares]
+    lowest = float(f"{least_s:.3g}")
+    lowest = lowest if lowest >= least_s else float(f"{1.01 * least_s:.3g}")
+    return list(dict.fromkeys(max(bound, lowest) for bound in rounded))
+
+
 class Guard:
     """Says which limits on waits a policy breaks in whole parts of a log.
 
     Attributes:
         longest_s: The longest wait of today, seconds.
+        p99_s: The 99th percentile of today's waits, seconds, of the part where it is longest.
 
     Args:
         parts: Each whole part as one window.
@@ -46,6 +66,7 @@ class Guard:
         self._today = self._waits(current)
         overall = [waits.filter(pl.col("by") == ALL) for waits in self._today]
         self.longest_s = max(float(waits["max_wait_s"][0]) for waits in overall)
+        self.p99_s = max(float(waits["p99_wait_s"][0]) for waits in overall)
 
     def broken(self, policy: Policy) -> list[BrokenLimit]:
         """The limits that a policy breaks in any of the parts, the worst first."""

@@ -21,7 +21,7 @@ from gpuyard.learn.rules.grid import (
     grid_policies,
     search_grid,
 )
-from gpuyard.learn.rules.guard import Guard
+from gpuyard.learn.rules.guard import Guard, ageing_bounds
 from gpuyard.learn.rules.result import Choice, Judged, SearchResult, choose, judged_by
 from gpuyard.learn.rules.rule import RuleModel, Units, rule_of, steps_of
 from gpuyard.native.information import informed
@@ -184,8 +184,9 @@ class RuleSearch:
         bases = [trial.policy for trial in self._grid.trials[: config.guarded]]
         if self._simulation.estimates != "none":
             bases += [self._parsed(name) for name in config.also_guarded]
-        bounds = [float(f"{share * self._guard.longest_s:.3g}") for share in config.ages]
-        aged = [replace(one, max_wait_s=bound) for one in bases for bound in bounds if bound >= 1.0]
+        least_s = config.least_age * self._guard.p99_s
+        bounds = ageing_bounds(config.ages, self._guard.longest_s, least_s)
+        aged = [replace(one, max_wait_s=bound) for one in bases for bound in bounds]
         pool = list({one.name: one for one in (*bases, *aged)}.values())
         which = train.spread(config.guard_windows)
         figures = train.run(pool, which, config.threads)

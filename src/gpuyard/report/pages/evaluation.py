@@ -100,7 +100,7 @@ def _joined(one: Comparison, other: Comparison) -> Comparison:
 
 def _no_reference(entry: PolicyEntry) -> PolicyEntry:
     """The reference of one comparison is one of the policies of another."""
-    return replace(entry, role="given") if entry.role == "reference" else entry
+    return entry.beside() if entry.role == "reference" else entry
 
 
 def _asked_in(comparison: Comparison, entry: PolicyEntry) -> PolicyEntry:
@@ -140,7 +140,7 @@ def evaluation_report(comparison: Comparison, directories: Sequence[str]) -> Rep
         metric=setting.metric,
         lower_is_better=setting.lower_is_better,
         standings=standings,
-        best=standings[0].name,
+        best=next((one.name for one in standings if one.role != "recorded"), standings[0].name),
         subject=subject.name,
         reference=comparison.reference,
         reference_text=reference_text(comparison),

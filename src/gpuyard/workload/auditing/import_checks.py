@@ -11,13 +11,13 @@ _ABOUT_TIMES = re.compile(r"\b(submit\w*|start\w*|end\w*|time\w*|date\w*|duratio
 def rejected_rows(facts: Facts) -> Found | None:
     """Rows of the log that became no job."""
     report = facts.needs_report()
-    rows = sum(finding.rows for finding in report.rejected)
+    rows, stated = report.left_out()
     if not rows:
         return None
-    share = rows / report.rows_read
+    share = rows / stated
     return Found(
         "serious" if share > 0.1 else "warning" if share > 0.01 else "note",
-        f"{rows:,} of {report.rows_read:,} rows ({percent(share)}) became no job",
+        f"{rows:,} of {stated:,} rows ({percent(share)}) became no job",
         "What they asked of the cluster is missing from the simulation.",
         "See the reasons and first places in the import report; correct the log or name them beside results.",
         {

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from gpuyard.units import duration
+from gpuyard.units import duration, plural
 from gpuyard.workload.auditing.fidelity import Facts, Found, check, percent
-from gpuyard.workload.recorded import moment_text, recorded_jobs, recorded_use
+from gpuyard.workload.identity import name_of
+from gpuyard.workload.recorded import early_starts, moment_text, recorded_jobs, recorded_use
 
 
 @check("recorded-overuse", needs="cluster")
@@ -37,17 +38,17 @@ def recorded_overuse(facts: Facts) -> Found | None:
 @check("start-before-submit")
 def start_before_submit(facts: Facts) -> Found | None:
     """Jobs that started, by the log, before they were submitted."""
-    jobs = recorded_jobs(facts.workload)
-    early = jobs[facts.column("recorded_start_s")[jobs] < facts.submit_s[jobs]] if len(jobs) else jobs
+    early = early_starts(facts.workload)
     if not len(early):
         return None
     by_s = facts.submit_s[early] - facts.column("recorded_start_s")[early]
     return Found(
         "warning",
-        f"{len(early):,} jobs ({percent(len(early) / facts.jobs)}) started before they were submitted, by up "
-        f"to {duration(float(by_s.max()))}, such as row {facts.frame['row'][int(early[0])]}",
+        f"{plural(len(early), 'job')} ({percent(len(early) / facts.jobs)}) started before being submitted, "
+        f"by up to {duration(float(by_s.max()))}, such as {name_of(facts.workload, int(early[0]))}",
         "Times of the log are from different clocks or zones, or submit is not the submission. Waits of "
-        "these jobs are negative, and the mean wait of the log is too small.",
+        "these jobs are negative, and the mean wait of the log is too small. The row recorded of a "
+        "comparison is marked (negative waits).",
         "See which fields the reader takes (docs/formats/index.md), or leave the jobs out.",
         {"jobs": len(early), "share_of_jobs": len(early) / facts.jobs, "most_s": float(np.max(by_s))},
     )

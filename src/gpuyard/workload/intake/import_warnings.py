@@ -1,13 +1,13 @@
 """What an import must warn of, whatever its format: missing rows, missing GPUs, times that clash."""
 
-import polars as pl
-
 from gpuyard.units import plural
+from gpuyard.workload.identity import name_of
 from gpuyard.workload.importing import ImportLog, ImportReport
+from gpuyard.workload.recorded import early_starts
 from gpuyard.workload.schema import Workload
 
 MOST_REJECTED = 0.2
-"""Share of rows that may become no job without a warning."""
+"""Share of the rows that state a job which may become none without a warning."""
 
 _LABELS = {
     "partition": "limits and nodes of partitions or queues ({} of them): jobs may run on every node",
@@ -30,13 +30,13 @@ def look_over(workload: Workload, report: ImportReport, log: ImportLog) -> None:
 
 
 def _rejected(report: ImportReport, log: ImportLog) -> None:
-    rows = sum(finding.rows for finding in report.rejected)
-    if rows <= MOST_REJECTED * report.rows_read:
+    rejected, rows = report.left_out()
+    if rejected <= MOST_REJECTED * rows:
         return
-    main = report.rejected[0]
+    main = next(finding for finding in report.rejected if not finding.parts)
     log.warn(
         "rejected-rows",
-        f"{rows:,} of {report.rows_read:,} rows ({100 * rows / report.rows_read:.0f} %) became no job; "
+        f"{rejected:,} of {rows:,} rows ({100 * rejected / rows:.0f} %) became no job; "
         f"the most common reason ({plural(main.rows, 'row')}): {main.reason}",
         f"look at {main.first[0]}; if such rows are jobs that ran, export them in another form: "
         "without them a simulation sees a cluster that is emptier than yours",
@@ -59,16 +59,13 @@ def _all(jobs: int) -> str:
 
 
 def _starts(workload: Workload, log: ImportLog) -> None:
-    if not workload.has("recorded_start_s"):
+    early = early_starts(workload)
+    if not len(early):
         return
-    early = workload.frame.filter(pl.col("recorded_start_s") < pl.col("submit_s"))
-    if early.height == 0:
-        return
-    first = early["source_id"][0] or f"row {early['row'][0]}"
     log.warn(
         "starts-before-submit",
-        f"{plural(early.height, 'job')} started before {'it was' if early.height == 1 else 'they were'} "
-        f"submitted, first {first}",
+        f"{plural(len(early), 'job')} started before {'it was' if len(early) == 1 else 'they were'} "
+        f"submitted, first {name_of(workload, int(early[0]))}",
         "waits are wrong for them, and perhaps for all: look at the clocks of the log (time zones, daylight "
         "saving, a submit that a requeue moved)",
     )

@@ -106,13 +106,13 @@ def _check_kind(path: Path) -> None:
 
 def _settle_tasks(tasks: list[tuple[str, int, str]], jobs: set[str], log: ImportLog) -> None:
     """Records of tasks (file, line, job) are part of their job."""
-    log.merge(sum(job in jobs for _, _, job in tasks))
+    log.merge(sum(job in jobs for _, _, job in tasks), parts=True)
     rejected: dict[str, list[int]] = defaultdict(list)
     for file, line, job in tasks:
         if job not in jobs:
             rejected[file].append(line)
     for file, lines in rejected.items():
-        log.reject("a task of a parallel job that is rejected or not in the file", file, lines)
+        log.reject("a task of a parallel job that is rejected or not in the file", file, lines, parts=True)
 
 
 def _jobs(

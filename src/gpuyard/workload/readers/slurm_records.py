@@ -144,7 +144,7 @@ class SlurmRecords:
         self._jobs.append(jobs.drop("line"))
         if steps.height:
             here = steps["job"].is_in(jobs["source_id"].implode())
-            self.log.merge(int(here.sum()))
+            self.log.merge(int(here.sum()), parts=True)
             self._steps.append((file, steps.filter(~here)))
 
     def workload(self, format_name: str, paths: list[Path]) -> Workload:
@@ -170,9 +170,9 @@ class SlurmRecords:
         """Steps whose job came in another piece are part of it; those of no job are rejected."""
         for file, steps in self._steps:
             has_job = steps["job"].is_in(job_ids.cast(pl.String).implode())
-            self.log.merge(int(has_job.sum()))
+            self.log.merge(int(has_job.sum()), parts=True)
             reason = "a step of a job that is rejected or not in the file"
-            self.log.reject(reason, file, steps.filter(~has_job)["line"])
+            self.log.reject(reason, file, steps.filter(~has_job)["line"], parts=True)
 
     def _settle_requeued(self, jobs: pl.DataFrame) -> pl.DataFrame:
         ids = ["cluster_name", "source_id"]

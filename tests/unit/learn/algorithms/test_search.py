@@ -17,13 +17,16 @@ from gpuyard.learn.config import read_config
 from gpuyard.learn.rules.cma import RuleRunner
 from gpuyard.learn.rules.config import SearchConfig
 from gpuyard.learn.rules.grid import Objective, grid_policies, neighbours
+from gpuyard.learn.rules.guard import Guard, ageing_bounds
 from gpuyard.learn.rules.result import SearchResult
 from gpuyard.learn.rules.rule import Rule, Units, rule_of, steps_of
 from gpuyard.learn.rules.search import RuleSearch, SearchProgress, search
 from gpuyard.metrics.catalogue import compute_metrics
+from gpuyard.metrics.guards import BrokenLimit
 from gpuyard.observation.config import EnvConfig
+from gpuyard.policies.base import Policy
 from gpuyard.policies.family import fixed_heuristics
-from gpuyard.policies.grammar import parse_policy
+from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.simulation.run import simulate
 from gpuyard.simulation.window_set import FIGURES, WindowSet
 from gpuyard.workload import SynthConfig, Workload, synthesize
@@ -334,10 +337,35 @@ def test_what_the_grid_finds_keeps_the_limits_and_is_no_worse_than_the_reference
 
 
 def test_the_best_of_the_grid_breaks_limits_here_and_an_ageing_bound_keeps_them() -> None:
-    result = found()
+    # In so short a log the 99th percentile is nearly the longest wait: half of it is no jam's wait.
+    result = grid_alone(least_age=0.5)
     assert result.unguarded.broken
     assert result.unguarded.broken[0].own > result.unguarded.broken[0].limit
     assert parse_policy(result.grid_policy).max_wait_s is not None
+
+
+def test_no_ageing_bound_is_shorter_than_the_waits_of_a_jam() -> None:
+    assert ageing_bounds((0.1, 0.2, 0.8), 36_000.0, 0.0) == [3_600.0, 7_200.0, 28_800.0]
+    assert ageing_bounds((0.1, 0.2, 0.8), 36_000.0, 12_345.0) == [12_500.0, 28_800.0]
+    assert ageing_bounds((0.1, 0.8), 36_000.0, 35_000.0) == [35_000.0]
+    assert ageing_bounds((0.1, 0.8), 0.0, 0.0) == [], "nobody waits"
+
+
+def test_search_proposes_only_bounds_from_the_99th_percentile_of_todays_waits_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[tuple[float, float]] = []
+    broken = Guard.broken
+
+    def watched(guard: Guard, policy: Policy) -> list[BrokenLimit]:
+        if isinstance(policy, PolicySpec) and policy.max_wait_s is not None:
+            tried.append((policy.max_wait_s, guard.p99_s))
+        return broken(guard, policy)
+
+    monkeypatch.setattr(Guard, "broken", watched)
+    search(workload(), cluster(), tiny(generations=0), EXACT)
+    assert tried
+    assert all(bound_s >= p99_s > 0 for bound_s, p99_s in tried)
 
 
 def test_without_limits_on_waits_the_best_of_the_grid_is_taken() -> None:

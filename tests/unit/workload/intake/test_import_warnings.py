@@ -66,6 +66,24 @@ def test_two_rows_in_ten_are_still_no_warning(tmp_path):
     assert report.warnings == ()
 
 
+def steps_of(row: dict[str, str], count: int) -> list[dict[str, str]]:
+    return [{**row, "JobID": f"{row['JobID']}.{number}"} for number in range(count)]
+
+
+def test_steps_of_a_rejected_job_do_not_count_as_rejected_rows(tmp_path):
+    listed = [*GOOD, rows()[7], *steps_of(rows()[7], 12)]
+    report = import_trace([write(tmp_path, listed)]).report
+    assert [found.rows for found in report.rejected if found.parts] == [12]
+    assert report.warnings == (), "1 of 8 jobs"
+
+
+def test_steps_of_jobs_that_are_kept_do_not_hide_rejected_rows(tmp_path):
+    listed = [*GOOD, *steps_of(GOOD[0], 50), *rows()[7:], rows()[7]]
+    report = import_trace([write(tmp_path, listed)]).report
+    assert report.merged_parts == 50
+    assert [warning.text.split(" became")[0] for warning in report.warnings] == ["3 of 10 rows (30 %)"]
+
+
 def test_what_a_simulation_does_not_use_is_said(tmp_path):
     listed = [{**row, "Reservation": "", "Constraints": "a100"} for row in changed(QOS="high")]
     said = import_trace([write(tmp_path, listed)]).report.not_modelled
