@@ -14,7 +14,7 @@ SACCT_FIELDS = (
     "NCPUS,ReqMem,ReqTRES,AllocTRES,Priority"
 )
 """Those of the README, and what a scheduler ordered by."""
-LOG, SUBMITTED, PRIORITIES = "sacct.txt", "submitted.json", "sprio.txt"
+LOG, SUBMITTED, PRIORITIES, VERSION = "sacct.txt", "submitted.json", "sprio.txt", "version.txt"
 _SAMPLE_EVERY_S = 10.0
 _SLACK_S = 900.0
 """How long after the last submission all jobs must have ended."""
@@ -38,11 +38,12 @@ class Submitted:
 
 
 def record(jobs: Sequence[StreamJob], out: Path, say: Callable[[str], None] = print) -> None:
-    """Run jobs on a fresh cluster; fills a directory with the log, slurm.conf, gres.conf and sprio samples."""
+    """Run jobs on a fresh cluster; fills a directory with its log, configuration and priorities."""
     out.mkdir(parents=True, exist_ok=True)
     with start_box(cluster_settings(), keep_logs=out / "log") as box:
         for name in ("slurm.conf", "gres.conf"):
             (out / name).write_text((box.directory / "etc" / name).read_text())
+        (out / VERSION).write_text(box.run("sinfo", "--version"))
         begin_s = time.time()
         submitted = _submit_all(box, jobs, out / PRIORITIES, say)
         (out / SUBMITTED).write_text(_submitted_text(submitted))

@@ -134,9 +134,9 @@ class SlurmBox:
         place = self.directory
         self._spawn(
             "munged",
-            *("--foreground", "--force", f"--key-file={place}/etc/munge.key", f"--socket={place}/munge.socket"),
-            *(f"--pid-file={place}/munged.pid", f"--log-file={place}/log/munged.log"),
-            f"--seed-file={place}/munge.seed",
+            *("--foreground", "--force", f"--key-file={place}/etc/munge.key"),
+            *(f"--socket={place}/munge.socket", f"--pid-file={place}/munged.pid"),
+            *(f"--log-file={place}/log/munged.log", f"--seed-file={place}/munge.seed"),
         )
         self._wait_for((place / "munge.socket").exists, "munged", _START_TIMEOUT_S)
         if self.settings.accounting:

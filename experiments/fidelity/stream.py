@@ -143,9 +143,14 @@ def cluster_settings() -> BoxSettings:
 
 def _accounts() -> tuple[tuple[str, ...], ...]:
     """Accounts, users and QOS, as arguments of sacctmgr."""
-    qos = [("modify", "qos", "normal", "set", f"Priority={QOS_PRIORITY['normal']}")]
-    qos += [("add", "qos", name, f"Priority={QOS_PRIORITY[name]}") for name in QOS_PRIORITY if name != "normal"]
-    accounts = [("add", "account", name, f"Fairshare={share}") for name, share in ACCOUNTS.items()]
     allowed = (f"QOS={','.join(QOS_PRIORITY)}", "DefaultQOS=normal", "Fairshare=1")
+    qos: list[tuple[str, ...]] = [
+        (
+            *(("modify", "qos", name, "set") if name == "normal" else ("add", "qos", name)),
+            f"Priority={priority}",
+        )
+        for name, priority in QOS_PRIORITY.items()  # Slurm itself makes the QOS normal
+    ]
+    accounts = [("add", "account", name, f"Fairshare={share}") for name, share in ACCOUNTS.items()]
     users = [("add", "user", user, f"Account={account}", *allowed) for user, account in USERS.items()]
     return (*qos, *accounts, *users)
