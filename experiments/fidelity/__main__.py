@@ -1,17 +1,17 @@
 """``python -m experiments.fidelity``: streams on a real Slurm, replays of their logs, and the page."""
 
 import argparse
-import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from experiments.fidelity.comparison import AGAIN, Fidelity, compare, compare_again, read_log
-from experiments.fidelity.page import fidelity_table, page
+from experiments.fidelity.comparison import AGAIN, compare, compare_again, read_log
+from experiments.fidelity.forecast import AHEAD_S, forecast
+from experiments.fidelity.page import Findings, page, tables
 from experiments.fidelity.recording import LOG, VERSION, record
 from experiments.fidelity.slurm_box import BoxError, why_not
-from experiments.fidelity.stream import draw_stream
+from experiments.fidelity.stream import MIXES, draw_stream
 from gpuyard import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.files import atomic_write, read_toml
@@ -28,7 +28,7 @@ def main() -> None:
     given = _arguments()
     try:
         if not given.replay_only:
-            _record(given.logs, given.loads, given.jobs, given.seed)
+            _record(given.logs, given.loads, given.jobs, given.seed, given.mix)
         if not given.record_only:
             _replay(given.logs, given.loads, given.cluster, given.policy, given.settings)
     except (BoxError, InputError) as error:
@@ -41,6 +41,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--loads", type=float, nargs="+", default=list(LOADS))
     parser.add_argument("--jobs", type=int, default=600, help="of each stream")
     parser.add_argument("--seed", type=int, default=21)
+    parser.add_argument("--mix", choices=list(MIXES), default="large", help="of gang sizes")
     parser.add_argument("--cluster", default=str(HERE / "cluster.toml"), help="as gpuyard simulate takes it")
     parser.add_argument("--policy", default="multifactor+easy")
     parser.add_argument("--settings", type=Path, default=HERE / "settings.toml", help="of the simulation")
@@ -50,14 +51,14 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _record(logs: Path, loads: list[float], jobs: int, seed: int) -> None:
+def _record(logs: Path, loads: list[float], jobs: int, seed: int, mix: str) -> None:
     """Each stream twice, at the same time on two clusters: the second shows how far Slurm is from itself."""
     if reason := why_not(accounting=True):
         raise BoxError(reason)
     # Processes, not threads: a box lives as long as the thread that started it.
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         for load in loads:
-            stream = draw_stream(load, jobs, seed)
+            stream = draw_stream(load, jobs, seed, mix)
             print(f"load {load:g}: {jobs} jobs, {stream[-1].submit_s + 90:.0f} s or more", flush=True)
             list(pool.map(record, [stream, stream], [_log(logs, load), _log(logs, load) / AGAIN]))
 
@@ -68,21 +69,17 @@ def _log(logs: Path, load: float) -> Path:
 
 def _replay(logs: Path, loads: list[float], cluster: str, policy: str, settings: Path) -> None:
     config = SimulationConfig(**read_toml(settings))
-    found, again = [], []
+    found = Findings(slurm=(_log(logs, loads[0]) / VERSION).read_text().strip())
     for load in loads:
         jobs = read_log(_log(logs, load) / LOG)
-        found.append(compare(jobs, cluster, policy, config, load))
-        again.append(compare_again(jobs, read_log(_log(logs, load) / AGAIN / LOG), load))
-    _write([*found, *again], (_log(logs, loads[0]) / VERSION).read_text().strip())
-    print("\n".join([policy, *fidelity_table(found), "Slurm against itself", *fidelity_table(again)]))
-
-
-def _write(rows: list[Fidelity], version: str) -> None:
-    found = {"slurm": version, "rows": [row.model_dump() for row in rows]}
+        found.whole.append(compare(jobs, cluster, policy, config, load))
+        found.again.append(compare_again(jobs, read_log(_log(logs, load) / AGAIN / LOG), load))
+        found.ahead += [forecast(jobs, cluster, policy, config, load, ahead_s) for ahead_s in AHEAD_S]
     with atomic_write(RESULTS) as temporary:
-        temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
     with atomic_write(PAGE) as temporary:
-        temporary.write_text(page(rows, version), encoding="utf-8")
+        temporary.write_text(page(found), encoding="utf-8")
+    print("\n".join(tables(found)))
     print(f"written: {RESULTS.relative_to(ROOT)}, {PAGE.relative_to(ROOT)}")
 
 

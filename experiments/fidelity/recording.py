@@ -1,9 +1,11 @@
 """Runs a stream of jobs on a real Slurm and keeps what sacct says about them."""
 
 import json
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from experiments.fidelity.slurm_box import SlurmBox, start_box
@@ -16,6 +18,8 @@ SACCT_FIELDS = (
 """Those of the README, and what a scheduler ordered by."""
 LOG, SUBMITTED, PRIORITIES, VERSION = "sacct.txt", "submitted.json", "sprio.txt", "version.txt"
 _SAMPLE_EVERY_S = 10.0
+_CYCLE_S, _AFTER_CYCLE_S = 60.0, 0.5
+"""PriorityCalcPeriod of the cluster, and how long after it the first job comes."""
 _SLACK_S = 900.0
 """How long after the last submission all jobs must have ended."""
 
@@ -37,15 +41,16 @@ class Submitted:
     job: StreamJob
 
 
-def record(jobs: Sequence[StreamJob], out: Path, say: Callable[[str], None] = print) -> None:
+def record(jobs: Sequence[StreamJob], out: Path) -> None:
     """Run jobs on a fresh cluster; fills a directory with its log, configuration and priorities."""
     out.mkdir(parents=True, exist_ok=True)
     with start_box(cluster_settings(), keep_logs=out / "log") as box:
         for name in ("slurm.conf", "gres.conf"):
             (out / name).write_text((box.directory / "etc" / name).read_text())
         (out / VERSION).write_text(box.run("sinfo", "--version"))
-        begin_s = time.time()
-        submitted = _submit_all(box, jobs, out / PRIORITIES, say)
+        (out / PRIORITIES).unlink(missing_ok=True)
+        begin_s = _next_cycle_s(box) + _AFTER_CYCLE_S
+        submitted = _submit_all(box, jobs, begin_s, out / PRIORITIES)
         (out / SUBMITTED).write_text(_submitted_text(submitted))
         _wait_until_empty(box, out / PRIORITIES)
         (out / LOG).write_text(_log(box, begin_s))
@@ -53,10 +58,20 @@ def record(jobs: Sequence[StreamJob], out: Path, say: Callable[[str], None] = pr
         (out / "sdiag.txt").write_text(box.run("sdiag"))
 
 
-def _submit_all(
-    box: SlurmBox, jobs: Sequence[StreamJob], samples: Path, say: Callable[[str], None]
-) -> list[Submitted]:
-    begin, sampled, done = time.time() + 1.0, 0.0, []
+def _next_cycle_s(box: SlurmBox) -> float:
+    """When Slurm next computes priorities: every minute since it first looked for the time of the last one.
+
+    A log does not say that. So the first job comes right after a cycle, and cycles follow minute by minute.
+    """
+    log = (box.directory / "log" / "slurmctld.log").read_text()
+    line = next(line for line in log.splitlines() if "_read_last_decay_ran" in line)
+    first_s = datetime.fromisoformat(line[1:].partition("]")[0]).replace(tzinfo=UTC).timestamp()
+    periods = math.ceil((time.time() + 1.0 - first_s) / _CYCLE_S)
+    return first_s + periods * _CYCLE_S
+
+
+def _submit_all(box: SlurmBox, jobs: Sequence[StreamJob], begin: float, samples: Path) -> list[Submitted]:
+    sampled, done = 0.0, []
     for number, job in enumerate(jobs):
         while (ahead := begin + job.submit_s - time.time()) > 0:
             if ahead > 0.3 and time.time() - sampled > _SAMPLE_EVERY_S:
@@ -67,7 +82,7 @@ def _submit_all(
         job_id = box.submit(*job.options(), run_s=job.run_s)
         done.append(Submitted(job_id, asked_s, time.time(), job))
         if number % 100 == 99:
-            say(f"  {number + 1} of {len(jobs)} jobs submitted")
+            print(f"  {samples.parent.name}: {number + 1} of {len(jobs)} jobs submitted", flush=True)
     return done
 
 

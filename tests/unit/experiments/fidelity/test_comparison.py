@@ -3,8 +3,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from experiments.fidelity.comparison import AGAIN, Fidelity, compare, compare_again, measure, read_log
-from experiments.fidelity.page import page
+from experiments.fidelity.comparison import compare, compare_again, measure, read_log
 from gpuyard import InputError, SimulationConfig
 
 HEADER = "JobID|User|Partition|State|Submit|Start|End|Timelimit|NNodes|NodeList|ReqTRES|AllocTRES"
@@ -69,11 +68,3 @@ def test_a_run_is_compared_with_its_repetition_by_the_numbers_of_jobs(tmp_path: 
     found = compare_again(*logs, 1.0)
     assert (found.jobs, found.close, found.same_nodes) == (2, 0.5, 0.5)
     assert (found.real_mean_wait_s, found.simulated_mean_wait_s) == (4.0, 6.0)
-
-
-def test_the_page_has_a_row_per_load_and_short_lines() -> None:
-    rows = [measure(REAL, OTHER, policy, load) for policy in ("fifo", AGAIN) for load in (0.8, 1.2)]
-    text = page(rows, "slurm-wlm 22.05.8")
-    assert text.count("| 0.8 | 4 | 75.0 % | 50.0 % of 2 | 0.8000 | 5.0 s | 11.0 s | 2.200 | 75.0 % |") == 2
-    assert [line for line in text.splitlines() if len(line) > 100 and not line.startswith("|")] == []
-    assert Fidelity.model_validate(rows[0].model_dump()) == rows[0]
