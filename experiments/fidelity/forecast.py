@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from experiments.fidelity.comparison import CLOSE_S, recorded
 from gpuyard import Cluster, SimulationConfig, Workload, simulate
+from gpuyard.errors import InputError
 from gpuyard.native.beginning import Beginning, Nodes
 
 AHEAD_S = (10, 30, 60)
@@ -45,11 +46,18 @@ def forecast(
         config: Its weights.
         load: Of the log, for the record.
         ahead_s: How far to look ahead, seconds.
+
+    Raises:
+        InputError: if nothing starts later than that.
     """
     real = recorded(jobs)
     submit_s = jobs.frame["submit_s"].to_numpy()
     start_s = real["start_s"].to_numpy()
     nodes = _nodes(real, jobs.frame["gpus"])
+    if start_s.max() < ahead_s:
+        raise InputError(
+            f"the log ends before {ahead_s} s, so that nothing is left to forecast; record more jobs"
+        )
     close, was_waiting = [], []
     for moment_s in range(ahead_s, int(start_s.max()) + 1, ahead_s):
         due = (start_s >= moment_s) & (start_s < moment_s + ahead_s)

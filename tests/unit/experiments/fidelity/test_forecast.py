@@ -1,7 +1,8 @@
 import polars as pl
+import pytest
 
 from experiments.fidelity.forecast import forecast
-from gpuyard import SimulationConfig, Workload, make_workload
+from gpuyard import InputError, SimulationConfig, Workload, make_workload
 
 CONFIG = SimulationConfig(estimates="requested")
 
@@ -37,3 +38,8 @@ def test_a_job_that_really_left_out_others_is_missed_and_its_successors_are_not(
     jobs = recorded_jobs([0.0, 20.0, 30.0, 10.0], ["gn1"] * 4)
     found = forecast(jobs, "1x8", "fifo", CONFIG, 1.0, 10)
     assert (found.starts, found.close) == (3, 2 / 3)
+
+
+def test_a_log_that_is_shorter_than_the_forecast_is_refused() -> None:
+    with pytest.raises(InputError, match="ends before 60 s"):
+        forecast(recorded_jobs([0.0, 10.0], ["gn1", "gn1"]), "1x8", "fifo", CONFIG, 1.0, 60)
