@@ -30,7 +30,7 @@ def main() -> None:
         if not given.replay_only:
             _record(given.logs, given.loads, given.jobs, given.seed, given.mix)
         if not given.record_only:
-            _replay(given.logs, given.loads, given.cluster, given.policy, given.settings)
+            _replay(given)
     except (BoxError, InputError) as error:
         sys.exit(f"fidelity: {error}")
 
@@ -45,6 +45,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cluster", default=str(HERE / "cluster.toml"), help="as gpuyard simulate takes it")
     parser.add_argument("--policy", default="multifactor+easy")
     parser.add_argument("--settings", type=Path, default=HERE / "settings.toml", help="of the simulation")
+    parser.add_argument("--exact-times", action="store_true", help="times of slurmctld's log, not sacct's")
     half = parser.add_mutually_exclusive_group()
     half.add_argument("--record-only", action="store_true", help="leave logs behind, compare nothing")
     half.add_argument("--replay-only", action="store_true", help="compare logs that are there")
@@ -67,14 +68,16 @@ def _log(logs: Path, load: float) -> Path:
     return logs / f"{load:.1f}"
 
 
-def _replay(logs: Path, loads: list[float], cluster: str, policy: str, settings: Path) -> None:
-    config = SimulationConfig(**read_toml(settings))
-    found = Findings(slurm=(_log(logs, loads[0]) / VERSION).read_text().strip())
+def _replay(given: argparse.Namespace) -> None:
+    logs, loads, exact = given.logs, given.loads, given.exact_times
+    config = SimulationConfig(**read_toml(given.settings))
+    against = (given.cluster, given.policy, config)
+    found = Findings(slurm=(_log(logs, loads[0]) / VERSION).read_text().strip(), exact_times=exact)
     for load in loads:
-        jobs = read_log(_log(logs, load) / LOG)
-        found.whole.append(compare(jobs, cluster, policy, config, load))
-        found.again.append(compare_again(jobs, read_log(_log(logs, load) / AGAIN / LOG), load))
-        found.ahead += [forecast(jobs, cluster, policy, config, load, ahead_s) for ahead_s in AHEAD_S]
+        jobs = read_log(_log(logs, load) / LOG, exact)
+        found.whole.append(compare(jobs, *against, load))
+        found.again.append(compare_again(jobs, read_log(_log(logs, load) / AGAIN / LOG, exact), load))
+        found.ahead += [forecast(jobs, *against, load, ahead_s) for ahead_s in AHEAD_S]
     with atomic_write(RESULTS) as temporary:
         temporary.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
     with atomic_write(PAGE) as temporary:

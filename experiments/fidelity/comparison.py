@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from experiments.fidelity.controller_log import exact_times
 from gpuyard import Cluster, SimulationConfig, Workload, make_workload, read_workload, simulate
 from gpuyard.errors import InputError
 
@@ -12,6 +13,7 @@ CLOSE_S = 3.0
 """A simulated start up to this far from the real one counts as close, seconds."""
 AGAIN = "again"
 """In place of a policy: the real scheduler, once more."""
+CONTROLLER_LOG = "log/slurmctld.log"
 _NUMBER = pl.col("source_id").cast(pl.Int64)
 _NODES = pl.List(pl.Int64)
 
@@ -46,8 +48,12 @@ class Fidelity(BaseModel):
         return self.simulated_mean_wait_s / self.real_mean_wait_s if self.real_mean_wait_s else None
 
 
-def read_log(path: Path) -> Workload:
+def read_log(path: Path, exact: bool = False) -> Workload:
     """A recorded log as jobs that ask for the nodes they got, which is what every job of the stream does.
+
+    Args:
+        path: Of sacct's output, beside which the daemons' logs lie.
+        exact: Take times from slurmctld's log, which has milliseconds, and not from sacct.
 
     Raises:
         InputError: if it is no log, or a job of it did not run.
@@ -58,7 +64,22 @@ def read_log(path: Path) -> Workload:
     if ran < lines:
         raise InputError(f"{path}: only {ran} of {lines} jobs ran; record it again")
     nodes = jobs.frame["recorded_nodes"].str.split("|").list.len().cast(pl.Int64).alias("nodes")
-    return make_workload(jobs.frame.drop("row").with_columns(nodes), name=path.parent.name)
+    frame = jobs.frame.drop("row").with_columns(nodes)
+    epoch_s = jobs.metadata.epoch_s
+    if exact:
+        frame = _with_exact_times(frame.sort(_NUMBER), path.parent / CONTROLLER_LOG, epoch_s)
+    return make_workload(frame, name=path.parent.name, epoch_s=epoch_s)
+
+
+def _with_exact_times(frame: pl.DataFrame, log: Path, epoch_s: float) -> pl.DataFrame:
+    times = exact_times(log)
+    if times["job"].to_list() != frame["source_id"].cast(pl.Int64).to_list():
+        raise InputError(f"{log}: is of other jobs than sacct's output; record both again")
+    return frame.with_columns(
+        (times["submit_s"] - epoch_s).alias("submit_s"),
+        (times["start_s"] - epoch_s).alias("recorded_start_s"),
+        (times["end_s"] - times["start_s"]).alias("duration_s"),
+    )
 
 
 def compare(

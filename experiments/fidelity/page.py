@@ -30,6 +30,8 @@ class Findings(BaseModel):
 
     slurm: str
     """Its version."""
+    exact_times: bool
+    """Whether times are those of slurmctld's log, in milliseconds, or those of sacct, in seconds."""
     whole: list[Fidelity] = []
     """Simulations of whole logs, by load."""
     again: list[Fidelity] = []
@@ -109,9 +111,13 @@ _WHAT_RAN = """
 - **Partitions** share nodes: `batch` has all, `short` the last 4, for jobs of up to 2 minutes, first in line.
 - **Scheduler**: `sched/backfill` with a pass per second, and `priority/multifactor` with age, fair share
   (Fair Tree), job size, partition and QOS. Factors are computed every minute; usage halves every 2 minutes.
-- **Times** of the log are whole seconds, and Slurm starts jobs on ticks of a second. A start may differ by a
-  second for no reason that a log shows.
+- **Times** {times}
 """
+_EXACT = """of submissions, starts and ends are those of slurmctld's own log, in milliseconds; all else is
+from sacct. Whole seconds, which is all that sacct has, hide who came first and how long GPUs stayed idle."""
+_WHOLE_SECONDS = (
+    """are those of sacct: whole seconds, which hide who came first and how long GPUs stayed idle."""
+)
 
 
 def tables(found: Findings) -> list[str]:
@@ -130,5 +136,6 @@ def page(found: Findings) -> str:
     lines = ["# Does the simulator do what Slurm does?", ""]
     lines += wrapped(_INTRODUCTION.format(version=found.slurm, nodes=NODES, policies=policies))
     lines += [*tables(found), "## What ran", ""]
-    lines += wrapped(_WHAT_RAN.format(users=len(USERS), accounts=len(ACCOUNTS)))
+    times = _EXACT if found.exact_times else _WHOLE_SECONDS
+    lines += wrapped(_WHAT_RAN.format(users=len(USERS), accounts=len(ACCOUNTS), times=times))
     return "\n".join(lines).rstrip("\n") + "\n"

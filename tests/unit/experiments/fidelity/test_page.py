@@ -17,7 +17,7 @@ WHOLE = Fidelity(
     same_nodes=0.25,
 )
 AHEAD = Forecast(load=0.8, policy="fifo", ahead_s=10, starts=99, close=0.9, waiting=0, close_of_waiting=None)
-FOUND = Findings(slurm="slurm-wlm 22.05.8", whole=[WHOLE], again=[WHOLE], ahead=[AHEAD])
+FOUND = Findings(slurm="slurm-wlm 22.05.8", exact_times=True, whole=[WHOLE], again=[WHOLE], ahead=[AHEAD])
 
 
 def test_the_page_has_a_row_per_record() -> None:
