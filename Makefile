@@ -10,7 +10,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 
 TRACES ?=
 
-.PHONY: setup demo test test-slow lint format docs bench results results-check sanitize clean
+.PHONY: setup demo test test-slow lint format docs bench results results-check fidelity sanitize clean
 
 setup: $(VENV)/built
 
@@ -65,6 +65,13 @@ results: setup
 # The models that come with gpuyard, evaluated again and compared with the figures on their cards.
 results-check: setup
 	@$(BIN)/gpuyard experiments check $(if $(TRACES),--traces $(TRACES))
+
+# A real Slurm against the simulator: installs Slurm from Debian (as root), runs streams of jobs on it, replays
+# their logs, and writes docs/results/fidelity.md. Takes half an hour, most of it waiting.
+FIDELITY ?=
+fidelity: setup
+	@tests/live/install.sh
+	@$(BIN)/python -m experiments.fidelity $(FIDELITY)
 
 # The core with AddressSanitizer and UndefinedBehaviorSanitizer, under the fast tests.
 SANITIZED := build/sanitize

@@ -29,6 +29,8 @@ def is_legal(policy: str) -> bool:
     spec = parse_policy(policy)
     if spec.placement == "milp" and (spec.backfill != "strict" or spec.order in PREEMPTIVE):
         return False
+    if spec.backfill == "slurm" and spec.placement in SPLITTING:
+        return False
     return spec.order not in PREEMPTIVE or spec.backfill in ("strict", "greedy")
 
 
@@ -113,6 +115,8 @@ def legal(policy: str, **settings: object) -> Legal:
     if spec.backfill == "conservative":
         workload = whole_gpu_workload()
         penalty = 0.0 if spec.placement in SPLITTING + TIERS else penalty
+    if spec.backfill == "slurm":
+        penalty = 0.0
     if spec.placement == "milp":
         workload = bare_workload()
     usual = {"estimates": "requested", "seed": 5, "locality_penalty": penalty, "min_run_s": 60.0}

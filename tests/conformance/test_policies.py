@@ -41,7 +41,7 @@ def allows(variant: str, policy: str) -> bool:
     spec = parse_policy(policy)
     if variant == "defragment":
         return spec.backfill in ("strict", "greedy") and spec.placement != NOT_NATIVE
-    return "sleep" not in variant or spec.backfill != "conservative"
+    return "sleep" not in variant or spec.backfill not in ("conservative", "slurm")
 
 
 def cases(policies: list[str]) -> list[object]:
