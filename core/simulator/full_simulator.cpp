@@ -181,7 +181,7 @@ void FullSimulator::submit(JobId job) {
 Time FullSimulator::next_backfill() const {
     const SlurmBackfill& slurm = settings_->slurm;
     if (slurm.interval_us == 0 || waiting_.empty()) return kEndless;
-    Time from = view_.now_us + 1;
+    Time from = std::max(view_.now_us + 1, decides_from_us_);
     if (!changed_ && !slurm.always_changed) {
         if (!slurm.goes_by_calc) return kEndless;
         from = std::max(from, calc_at_backfill_us_ + settings_->multifactor.calc_us);

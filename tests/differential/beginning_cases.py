@@ -7,7 +7,7 @@ and sometimes with one that cannot have run so.
 import random
 from dataclasses import replace
 
-from differential import cases, lifecycle_cases
+from differential import cases, lifecycle_cases, slurm_cases
 from differential.asked_cases import asking
 from differential.cases import Case
 from differential.core_runs import run_core
@@ -27,6 +27,9 @@ MAKERS = (
     lifecycle_cases.random_conservative,
     lifecycle_cases.random_tiers,
     lifecycle_cases.random_everything,
+    slurm_cases.random_backfill,
+    slurm_cases.random_partitions,
+    slurm_cases.random_slurm_cluster,
 )
 NOTHING_FAILS = {"node_mtbf_s": None, "node_mttr_s": None, "checkpoint_every_s": None}
 NOTHING_SLEEPS = {"sleep_after_s": None, "wake_s": None}
@@ -36,7 +39,8 @@ def random_beginning(seed: int) -> Case:
     """A case of any kind that begins with what a greedy policy did before."""
     rng = random.Random(f"beginning {seed}")
     made = MAKERS[seed % len(MAKERS)](seed // len(MAKERS))
-    case = replace(made, settings=replace(made.settings, **NOTHING_FAILS, **NOTHING_SLEEPS))
+    settings = replace(made.settings, **NOTHING_FAILS, **NOTHING_SLEEPS)
+    case = replace(made, settings=settings, jobs=[replace(job, after=()) for job in made.jobs])
     before = run_core(_greedily(case, rng.choice(("fifo", "smallest", "lifo"))))
     moment_us = _moment(rng, before)
     kept = rng.choice((1.0, 1.0, 1.0, 0.9, 0.5, 0.0))

@@ -19,7 +19,7 @@ def by_reference(case: Case) -> tuple[list[Outcome], list[Run]] | None:
     """What became of jobs; None if what is given cannot have been."""
     arguments = (case.nodes, case.speeds, case.jobs, case.policy, case.settings, case.watts, case.history)
     try:
-        return reference_simulator.simulate_with_runs(*arguments, case.given)
+        return reference_simulator.simulate_with_runs(*arguments, case.given, case.partitions, case.qos)
     except ImpossibleBeginningError:
         return None
 

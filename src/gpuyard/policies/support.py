@@ -50,9 +50,7 @@ def check_supported(
         )
 
 
-def check_beginning(
-    config: SimulationConfig, cluster: Cluster, policy: PolicySpec | None, workload: Workload
-) -> None:
+def check_beginning(config: SimulationConfig, workload: Workload) -> None:
     """Check that a schedule may be given up to a moment.
 
     Raises:
@@ -61,7 +59,6 @@ def check_beginning(
     obstacles = {
         "failures of nodes (node_mtbf_s)": config.node_mtbf_s is not None,
         "sleeping nodes (sleep_after_s)": config.sleep_after_s is not None,
-        "slurm backfill": policy is not None and policy.backfill == "slurm",
         "jobs that come after others (column after)": workload.has("after"),
     }
     for what, there in obstacles.items():

@@ -57,7 +57,7 @@ class RecordedCutter(WindowCutter):
                 "its jobs really started (column recorded_start_s); import a log that has starts, before its "
                 f"arrivals, durations or gangs are changed, or use {setting('window_start', 'busy')}"
             )
-        check_beginning(simulation, cluster, None, workload)
+        check_beginning(simulation, workload)
         super().__init__(workload, cluster, simulation, placement)
         self._placed = _Placer(cluster, placement, simulation)
         known = recorded_jobs(self.jobs)

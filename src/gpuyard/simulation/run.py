@@ -162,7 +162,7 @@ def _run(
             raise TypeError(f"policy {policy.name} takes finished jobs one by one")
         return *policy.replay(workload, cluster, config, history, progress), {}
     if beginning is not None:
-        check_beginning(config, cluster, policy.rules, workload)
+        check_beginning(config, workload)
     inputs = prepare(workload, cluster, policy, config, history)
     given = None if beginning is None else beginning.for_core(inputs)
     native, asked = policy.native(), policy.for_run()

@@ -89,7 +89,8 @@ def next_backfill_us(state: State) -> int | None:
         return None
     settings, last_us = state.settings, state.last_backfill_us
     every_us = max(1, to_us(settings.bf_interval_s))
-    next_us = (state.now_us // every_us + 1) * every_us
+    before_us = max(state.now_us, state.beginning.decides_from_us - 1)
+    next_us = (before_us // every_us + 1) * every_us
     something_happened = state.changed_us is not None and state.changed_us >= last_us
     scores_always_change = state.policy.order in ORDERS_THAT_CHANGE or state.policy.max_wait_s is not None
     if something_happened or scores_always_change:

@@ -40,8 +40,6 @@ def check(
         raise ValueError(message)
     if given is not None and any(job.after for job in jobs):
         raise ValueError("dependencies do not go with a given beginning")
-    if given is not None and policy.backfill == "slurm":
-        raise ValueError("the backfill rule slurm does not go with a given beginning")
     preempts = policy.order in PREEMPTIVE_ORDERS or settings.defragment
     if has_running_limits(partitions, qos) and (preempts or policy.backfill == "conservative"):
         raise ValueError("running limits do not go with preemption and conservative backfill")
