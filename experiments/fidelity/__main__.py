@@ -43,7 +43,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=21)
     parser.add_argument("--mix", choices=list(MIXES), default="large", help="of gang sizes")
     parser.add_argument("--cluster", default=str(HERE / "cluster.toml"), help="as gpuyard simulate takes it")
-    parser.add_argument("--policy", default="multifactor+easy")
+    parser.add_argument("--policy", default="multifactor+slurm/first-fit")
     parser.add_argument("--settings", type=Path, default=HERE / "settings.toml", help="of the simulation")
     parser.add_argument("--exact-times", action="store_true", help="times of slurmctld's log, not sacct's")
     half = parser.add_mutually_exclusive_group()

@@ -6,8 +6,9 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from experiments.fidelity.controller_log import exact_times
-from gpuyard import Cluster, SimulationConfig, Workload, make_workload, read_workload, simulate
+from gpuyard import Cluster, SimulationConfig, Workload, make_workload, simulate
 from gpuyard.errors import InputError
+from gpuyard.workload.formats import import_trace
 
 CLOSE_S = 3.0
 """A simulated start up to this far from the real one counts as close, seconds."""
@@ -58,7 +59,7 @@ def read_log(path: Path, exact: bool = False) -> Workload:
     Raises:
         InputError: if it is no log, or a job of it did not run.
     """
-    jobs = read_workload(path)
+    jobs = import_trace([path], group="account").workload
     lines = len(path.read_text(encoding="utf-8").splitlines()) - 1
     ran = len(jobs) - jobs.frame["recorded_start_s"].null_count()
     if ran < lines:
