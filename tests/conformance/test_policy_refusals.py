@@ -16,7 +16,7 @@ from conformance.policy_cases import (
     mixed_workload,
     whole_gpu_workload,
 )
-from gpuyard.cluster.model import Cluster, GpuType, NodeGroup, parse_cluster
+from gpuyard.cluster.model import Cluster, GpuType, NodeGroup, Partition, parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.policies.grammar import parse_policy
@@ -53,12 +53,14 @@ def test_policies_that_are_never_legal_are_refused_by_name(policy: str) -> None:
     if spec.is_optimised:
         what = f"{spec.backfill} backfill" if spec.backfill != "strict" else "preemption"
         assert_says(message, "milp", what, "use tier")
+    elif spec.placement in SPLITTING:
+        assert_says(message, "slurm backfill", f"placement {spec.placement}", "use easy")
     else:
         assert_says(message, f"order {spec.order} preempts", f"reservations of {spec.backfill}")
         assert_says(message, f"use {spec.order}+greedy or {spec.order}+strict")
 
 
-@pytest.mark.parametrize("backfill", ["easy", "easy-sjf", "conservative"])
+@pytest.mark.parametrize("backfill", ["easy", "easy-sjf", "conservative", "slurm"])
 def test_jobs_are_not_moved_where_others_hold_reservations(backfill: str) -> None:
     message = refusal(f"fifo+{backfill}", MOVE, whole_gpu_workload(), mixed_cluster())
     assert_says(message, "defragment", f"reservations of {backfill}", "use fifo+greedy or fifo+strict")
@@ -82,6 +84,59 @@ def test_what_reservations_cannot_foresee_is_refused(
 ) -> None:
     message = refusal(policy, settings, whole_gpu_workload(), OPEN)
     assert_says(message, f"policy {parse_policy(policy).name}: conservative backfill", what, "; use easy")
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "what"),
+    [
+        ("fifo+slurm+express:60:0.1", {}, "express admission"),
+        ("fifo+slurm", QUOTAS, "group quotas"),
+        ("fifo+slurm", CAP, "a power cap"),
+        ("fifo+slurm", SLEEP, "sleeping nodes"),
+        ("fifo+slurm", PENALTY, "a locality penalty"),
+    ],
+)
+def test_what_slurm_does_not_plan_with_is_refused(policy: str, settings: dict[str, Any], what: str) -> None:
+    message = refusal(policy, settings, whole_gpu_workload(), OPEN)
+    assert_says(message, f"policy {parse_policy(policy).name}: slurm backfill", what, "; use easy")
+
+
+SPLIT_IN_TWO = (Partition(name="one", nodes="0-1", default=True), Partition(name="two", nodes="1-3"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "what"),
+    [
+        ("fifo+easy", QUOTAS, "group quotas"),
+        ("fifo+easy", CAP, "a power cap"),
+        ("fifo+easy", SLEEP, "sleeping nodes"),
+        ("fifo+greedy", MOVE, "defragment"),
+        ("las+greedy", {}, "order las, which preempts"),
+        ("fifo+conservative", {}, "conservative backfill"),
+        ("fifo+easy/anywhere", {}, "placement anywhere"),
+    ],
+)
+def test_what_partitions_do_not_go_with_is_refused(policy: str, settings: dict[str, Any], what: str) -> None:
+    cluster = OPEN.model_copy(update={"partitions": SPLIT_IN_TWO})
+    message = refusal(policy, settings, whole_gpu_workload(), cluster)
+    assert_says(message, "has partitions", what, "leave that out")
+
+
+def test_a_job_of_a_partition_that_is_not_there_is_named_with_those_that_are() -> None:
+    cluster = OPEN.model_copy(update={"partitions": SPLIT_IN_TWO})
+    jobs = whole_gpu_workload().frame.with_columns(partition=pl.lit("gone"), source_id=pl.lit("j7"))
+    message = refusal("fifo+easy", {}, make_workload(jobs), cluster)
+    assert_says(message, "job j7", "partition 'gone'", "one, two")
+
+
+def test_jobs_that_wait_for_one_another_are_named() -> None:
+    frame = (
+        whole_gpu_workload()
+        .frame.head(3)
+        .with_columns(source_id=pl.Series(["a", "b", "c"]), after=pl.Series(["b", "a", None]))
+    )
+    message = refusal("fifo+easy", {}, make_workload(frame), OPEN)
+    assert_says(message, "job a", "job b", "wait for one another")
 
 
 def test_shared_gpus_are_refused_with_reservations() -> None:

@@ -34,8 +34,6 @@ def check_supported(
     _check_partitions(cluster, policy, config)
     if policy is None:
         return
-    if policy.backfill == "slurm":
-        _check_slurm(policy, config)
     _check_cap(policy, config)
     if policy.is_optimised:
         _check_milp(workload, cluster, policy, config)
@@ -43,6 +41,8 @@ def check_supported(
         _check_preemption(policy, config)
     if policy.backfill == "conservative":
         _check_conservative(workload, policy, config)
+    if policy.backfill == "slurm":
+        _check_slurm(policy, config)
     if policy.placement in TIERS and max(group.gpus for group in cluster.nodes) > LARGEST_TIER_NODE:
         raise InputError(
             f"placement {policy.placement} is for nodes of at most {LARGEST_TIER_NODE} GPUs; "
@@ -100,20 +100,18 @@ def _check_partitions(cluster: Cluster, policy: PolicySpec | None, config: Simul
 def _check_slurm(policy: PolicySpec, config: SimulationConfig) -> None:
     """docs/contract/slurm.md, section 5."""
     obstacles = {
-        f"order {policy.order}, which preempts": policy.preempts,
         "express admission": policy.admission is not None,
         "group quotas": bool(config.group_quotas),
         "sleeping nodes": config.sleep_after_s is not None,
         "a power cap": config.power_cap_w is not None,
         "a locality penalty": config.locality_penalty > 0,
-        "defragment": config.defragment,
-        f"placement {policy.placement}": policy.placement in (*SPLITTING, "milp"),
+        f"placement {policy.placement}": policy.placement in SPLITTING,
     }
     for what, there in obstacles.items():
         if there:
             raise InputError(
-                f"policy {policy.name}: slurm backfill cannot be combined with {what}; leave that out, "
-                "or use easy"
+                f"policy {policy.name}: slurm backfill cannot be combined with {what}; use easy, "
+                "or leave that out"
             )
 
 

@@ -141,8 +141,9 @@ def test_trained_policy_is_compared_like_any_other(run: Run, capfd: pytest.Captu
     capfd.readouterr()
     assert cli.main(["simulate", "demo", "--policy", "runs/ppo-1", "--policy", "sjf+easy", "--json"]) == 0
     printed: dict[str, Any] = json.loads(capfd.readouterr().out)
-    assert [entry["policy"] for entry in printed["results"]] == ["runs/ppo-1", "sjf+easy/consolidate"]
-    assert printed["results"][0]["metrics"]["completed_jobs"] == 2000
+    named = ["fifo+easy/consolidate", "runs/ppo-1", "sjf+easy/consolidate"]
+    assert [entry["policy"] for entry in printed["results"]] == named
+    assert printed["results"][1]["metrics"]["completed_jobs"] == 2000
 
 
 def test_failure_of_a_process_is_not_called_bad_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
