@@ -22,6 +22,11 @@ struct Holdings {
         cpus += times * demand.cpus;
         memory_mib += times * demand.memory_mib;
     }
+    void add(const Holdings& other) {
+        milli += other.milli;
+        cpus += other.cpus;
+        memory_mib += other.memory_mib;
+    }
 };
 
 // What orders need to know beyond the queue; what none needs is not kept up to date.

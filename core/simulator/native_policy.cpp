@@ -13,7 +13,7 @@ constexpr std::size_t kMostDemandsToTry = 256;
 
 }  // namespace
 
-NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot)
+NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot, bool for_run)
     : policy_(policy),
       order_traits_(traits_of(policy.order)),
       snapshot_(snapshot),
@@ -34,6 +34,7 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot)
     if (settings_.sleep_after_us >= 0) placer_.set_asleep(&asleep_);
     for (std::size_t d = 0; d < snapshot.demands->size(); ++d)
         queues_[as_index((*snapshot.demands)[d].queue)].demands.push_back(static_cast<std::int32_t>(d));
+    if (for_run && indexes()) make_indexes();
     if (policy.backfill != Backfill::conservative) return;
     const bool limited =
         std::any_of(snapshot.demands->begin(), snapshot.demands->end(), [](const Demand& d) { return d.limited; });
@@ -46,6 +47,7 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot)
 void NativePolicy::entered(const QueuedJob& job) {
     Queue& queue = queues_[as_index(snapshot_.demand(job.demand).queue)];
     if (waiting_of_[as_index(job.demand)]++ == 0) ++queue.waiting_demands;
+    ++queue.waiting;
     std::size_t slot = slots_.size();
     if (free_slots_.empty()) {
         slots_.push_back(job);
@@ -55,8 +57,9 @@ void NativePolicy::entered(const QueuedJob& job) {
         slots_[slot] = job;
     }
     const Entry entry{fixed_ ? fixed_score(job) : 0.0, job.job, slot};
-    queue.entries.insert(std::upper_bound(queue.entries.begin(), queue.entries.end(), entry), entry);
     entry_of_.emplace(job.job, entry);
+    if (queue.index) return queue.index->insert(indexed(job));
+    queue.entries.insert(std::upper_bound(queue.entries.begin(), queue.entries.end(), entry), entry);
     if (fixed_ && policy_.ages() && !is_aged(job)) young_.emplace(job.submit_us, job.job);
 }
 
@@ -66,10 +69,12 @@ void NativePolicy::left(JobId job) {
     const std::int32_t demand = job_of(entry).demand;
     Queue& queue = queues_[as_index(snapshot_.demand(demand).queue)];
     if (--waiting_of_[as_index(demand)] == 0) --queue.waiting_demands;
+    --queue.waiting;
     free_slots_.push_back(entry.slot);
     if (!young_.empty()) young_.erase({job_of(entry).submit_us, job});
-    queue.entries.erase(std::lower_bound(queue.entries.begin(), queue.entries.end(), entry));
     entry_of_.erase(known);
+    if (queue.index) return queue.index->erase(indexed(job_of(entry)));
+    queue.entries.erase(std::lower_bound(queue.entries.begin(), queue.entries.end(), entry));
 }
 
 // --- Passes -----------------------------------------------------------------------------------------------
@@ -94,7 +99,7 @@ Decision NativePolicy::decide(bool use_snapshots_plan) {
     for (std::size_t q = 0; q < queues_.size(); ++q) {
         current_ = &queues_[q];
         current_queue_ = static_cast<std::int32_t>(q);
-        if (current_->entries.empty()) {
+        if (current_->waiting == 0) {
             if (current_->plan) current_->plan->forget();
             continue;
         }
@@ -115,6 +120,7 @@ bool NativePolicy::anything_fits(const Queue& queue) {
 }
 
 void NativePolicy::make_pass(std::int32_t queue) {
+    if (current_->index) return pass_indexed();
     if (makes_room())
         room_maker_.begin(queue, order_traits_.preempts, [this](const ActiveJob& job) { return score_of(job); });
     else if (!anything_fits(*current_))
@@ -163,7 +169,7 @@ void NativePolicy::watch(const Candidate& candidate) {
 
 bool NativePolicy::within_quota(const Candidate& candidate) const {
     if (settings_.quota_milli.empty() || borrowing_) return true;
-    const auto quota = as_index(settings_.quota_of_group[as_index(job_of((*order_)[candidate.place]).group)]);
+    const auto quota = as_index(settings_.quota_of_group[as_index(job_at(candidate).group)]);
     const bool within = quota_held_milli_[quota] + demand_of(candidate).total_milli() <= settings_.quota_milli[quota];
     if (candidate.job == watch_.job) watch_.over_quota = !within;
     return within;
@@ -198,7 +204,7 @@ void NativePolicy::wake(const Allocation& allocation) {
 Time NativePolicy::expected_end_at(const Candidate& candidate, const Allocation& allocation) const {
     if (candidate.job == watch_.job) watch_.admitted = true;
     if (candidate.estimate_us == kEndless) return kEndless;
-    const Time done = job_of((*order_)[candidate.place]).done_us;
+    const Time done = job_at(candidate).done_us;
     const Time restore = done > 0 ? settings_.restore_of(demand_of(candidate)) : 0;
     const Time left = std::max(Time{1}, candidate.estimate_us - done);
     return begin_at(allocation) + restore + allocation.run_time(left, settings_.locality_penalty);
@@ -234,9 +240,9 @@ void NativePolicy::start(const Candidate& candidate, const Allocation& allocatio
     }
     wake(allocation);
     state_.hold(demand, allocation.parts);
-    started_[candidate.place] = 1;
+    if (!current_->index) started_[candidate.place] = 1;
     if (!settings_.quota_milli.empty())
-        quota_held_milli_[as_index(settings_.quota_of_group[as_index(job_of((*order_)[candidate.place]).group)])] +=
+        quota_held_milli_[as_index(settings_.quota_of_group[as_index(job_at(candidate).group)])] +=
             demand.total_milli();
     decision_.starts.push_back({candidate.job, allocation.parts, backfilled, {}});
 }
