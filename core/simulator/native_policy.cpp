@@ -38,8 +38,9 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot, bool 
     if (policy.backfill != Backfill::conservative) return;
     const bool limited =
         std::any_of(snapshot.demands->begin(), snapshot.demands->end(), [](const Demand& d) { return d.limited; });
+    const bool may_postpone = for_run && fixed_ && !policy.ages() && placer_.needs_only_room();
     for (std::size_t q = 0; q < queues_.size(); ++q)
-        queues_[q].plan = std::make_unique<Reservations>(snapshot, static_cast<std::int32_t>(q), limited);
+        queues_[q].plan = std::make_unique<Reservations>(snapshot, static_cast<std::int32_t>(q), limited, may_postpone);
 }
 
 // --- Who waits --------------------------------------------------------------------------------------------
