@@ -73,15 +73,15 @@ private:
 struct JobTable {
     std::vector<Time> submit_us;
     std::vector<Time> duration_us;
-    std::vector<Time> estimate_us;     // kEndless = unknown
-    std::vector<std::int32_t> demand;  // index into demands
-    std::vector<double> priority;      // optional, default 1
-    std::vector<Time> deadline_us;     // optional, default kEndless
-    std::vector<std::int32_t> user;    // optional, default 0
-    std::vector<std::int32_t> group;   // optional, default 0
-    std::vector<std::int64_t> row;     // optional, default position
-    std::vector<std::int32_t> qos;          // optional, default -1: none
-    std::vector<std::int32_t> association;  // optional, default 0: its user in its group
+    std::vector<Time> estimate_us;           // kEndless = unknown
+    std::vector<std::int32_t> demand;        // index into demands
+    std::vector<double> priority;            // optional, default 1
+    std::vector<Time> deadline_us;           // optional, default kEndless
+    std::vector<std::int32_t> user;          // optional, default 0
+    std::vector<std::int32_t> group;         // optional, default 0
+    std::vector<std::int64_t> row;           // optional, default position
+    std::vector<std::int32_t> qos;           // optional, default -1: none
+    std::vector<std::int32_t> association;   // optional, default 0: its user in its group
     std::vector<std::int64_t> after_offset;  // optional; job i comes after `after` of [offset[i], offset[i + 1])
     std::vector<JobId> after;
     std::vector<Demand> demands;

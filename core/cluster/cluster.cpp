@@ -313,8 +313,7 @@ void ClusterState::set_empty(std::int32_t node, std::int32_t empty) {
     const std::int32_t before = empty_[as_index(node)];
     if (spec_->has_watts) busy_mw_ += (before - empty) * spec_->gpu_extra_mw[as_index(node)];
     empty_[as_index(node)] = empty;
-    if (available(node))
-        spec_->visit_pools(node, [&](ClusterSpec::Membership in) { move_in_pool(in, before, empty); });
+    if (available(node)) spec_->visit_pools(node, [&](ClusterSpec::Membership in) { move_in_pool(in, before, empty); });
 }
 
 void ClusterState::change_gpus(const Demand& demand, const Part& part, std::int32_t sign) {

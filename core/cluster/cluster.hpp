@@ -19,7 +19,7 @@ struct Pool {
     std::int32_t type = 0;
     std::int32_t queue = 0;
     std::int32_t partition = -1;  // -1: of none
-    std::int32_t size = 0;  // GPUs of a node
+    std::int32_t size = 0;        // GPUs of a node
     double speed = 1.0;
     double peak_w = 0.0;              // of a GPU
     double idle_w = 0.0;              // of its first node without its GPUs
@@ -98,10 +98,10 @@ public:
     }
     bool may_use(const Demand& demand, std::int32_t node) const { return pool_for(demand, node) >= 0; }
 
-    std::vector<std::int32_t> size;  // by node
-    std::vector<std::int32_t> pool;  // its first
-    std::vector<std::int32_t> position;                // in its first pool's `nodes`
-    std::vector<std::vector<Membership>> more_pools;   // by node, if partitions overlap
+    std::vector<std::int32_t> size;                   // by node
+    std::vector<std::int32_t> pool;                   // its first
+    std::vector<std::int32_t> position;               // in its first pool's `nodes`
+    std::vector<std::vector<Membership>> more_pools;  // by node, if partitions overlap
     std::vector<Partition> partitions;
     std::vector<std::int64_t> cpus;
     std::vector<std::int64_t> memory_mib;

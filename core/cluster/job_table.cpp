@@ -55,13 +55,12 @@ void check_job(const JobColumns& c, std::size_t i, const DemandKey& key, const C
                          c.duration_us[i] >= 1 && c.duration_us[i] <= longest && c.estimate_us[i] >= 1;
     const bool gpus_ok = key.gpus >= 0 && key.gpu_milli >= 1 && key.gpu_milli <= 1000 &&
                          (key.gpu_milli == 1000 || key.gpus == 1) && (key.gpu_milli == 1000 || cluster.track_gpus);
-    const bool rest_ok = key.cpus >= 0 && key.cpus <= kUnlimited && key.memory_mib >= 0 &&
-                         key.memory_mib <= kUnlimited && key.nodes >= 0 && key.queue >= 0 &&
-                         key.queue < cluster.queues && key.type_set >= -1 &&
-                         key.type_set < static_cast<std::int32_t>(c.type_sets.size()) &&
-                         (c.user.empty() || (c.user[i] >= 0 && c.user[i] < c.users)) &&
-                         (cluster.partitions.empty() ? key.partition == -1
-                                                     : as_index(key.partition) < cluster.partitions.size());
+    const bool rest_ok =
+        key.cpus >= 0 && key.cpus <= kUnlimited && key.memory_mib >= 0 && key.memory_mib <= kUnlimited &&
+        key.nodes >= 0 && key.queue >= 0 && key.queue < cluster.queues && key.type_set >= -1 &&
+        key.type_set < static_cast<std::int32_t>(c.type_sets.size()) &&
+        (c.user.empty() || (c.user[i] >= 0 && c.user[i] < c.users)) &&
+        (cluster.partitions.empty() ? key.partition == -1 : as_index(key.partition) < cluster.partitions.size());
     if (!(time_ok && gpus_ok && rest_ok)) throw std::invalid_argument("job " + std::to_string(i) + " is out of range");
 }
 
@@ -86,9 +85,8 @@ std::int32_t DemandTable::number(const DemandKey& key) {
     if (fresh) {
         const std::span<const std::int32_t> types =
             key.type_set < 0 ? std::span<const std::int32_t>() : type_sets_[as_index(key.type_set)];
-        demands_.push_back(
-            cluster_.make_demand(key.gpus, key.gpu_milli, key.cpus, key.memory_mib, key.queue, types, asked.nodes,
-                                 key.partition));
+        demands_.push_back(cluster_.make_demand(key.gpus, key.gpu_milli, key.cpus, key.memory_mib, key.queue, types,
+                                                asked.nodes, key.partition));
     }
     last_ = key;
     last_number_ = entry->second;

@@ -56,9 +56,9 @@ DemandFactors::DemandFactors(const Demand& demand, const ClusterSpec& cluster, b
     const auto share = [](double part, double whole) { return whole > 0.0 ? part / whole : 0.0; };
     const auto number = [](auto value) { return static_cast<double>(value); };
     if (demand.cpus > 0 && cluster.given_cpus > 0 && !demand.pools.empty()) {
-        const auto fewest = std::min_element(
-            demand.pools.begin(), demand.pools.end(),
-            [](const PoolOption& a, const PoolOption& b) { return a.fewest_nodes < b.fewest_nodes; });
+        const auto fewest =
+            std::min_element(demand.pools.begin(), demand.pools.end(),
+                             [](const PoolOption& a, const PoolOption& b) { return a.fewest_nodes < b.fewest_nodes; });
         size = (number(fewest->fewest_nodes) / number(cluster.node_count()) +
                 number(demand.cpus) / number(cluster.given_cpus)) /
                2.0;

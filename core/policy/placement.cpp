@@ -270,8 +270,7 @@ void Placer::order_nodes(const ClusterState& state, const Demand& demand, std::i
     nodes_.clear();
     for (std::size_t i = 0; i < spec.node_count(); ++i) {
         const auto node = static_cast<std::int32_t>(i);
-        if (!spec.may_use(demand, node) || (demand.kind == DemandKind::whole && state.empty(node) == 0))
-            continue;
+        if (!spec.may_use(demand, node) || (demand.kind == DemandKind::whole && state.empty(node) == 0)) continue;
         if (!state.available(node)) continue;
         std::uint64_t key = 0;
         if (rule_ == Placement::random) {

@@ -123,7 +123,7 @@ struct Multifactor {
     double max_age_s = 1.0;
     bool favor_small = false;
     FairShare shares = FairShare::tree;
-    Time calc_us = 300'000'000;                  // it is calculated at multiples of this
+    Time calc_us = 300'000'000;                   // it is calculated at multiples of this
     std::vector<std::int32_t> association_group;  // by association: a user in a group, in order of both names
     std::vector<double> association_share;
     std::vector<double> group_share;  // by group
@@ -149,12 +149,12 @@ struct Limit {
 
 // The backfill rule `slurm`: docs/contract/slurm.md, section 5.
 struct SlurmBackfill {
-    Time interval_us = 0;  // 0: no backfill passes
+    Time interval_us = 0;                                                        // 0: no backfill passes
     std::int64_t max_jobs = 0, max_jobs_of_partition = 0, max_jobs_of_user = 0;  // 0: all
     Time window_us = 0;
     Time resolution_us = 1;
-    bool always_changed = false;   // the order may change while nothing happens
-    bool goes_by_calc = false;     // it changes with the calculations of `multifactor`
+    bool always_changed = false;  // the order may change while nothing happens
+    bool goes_by_calc = false;    // it changes with the calculations of `multifactor`
 };
 
 // What holds for a whole simulation. docs/contract/simulator.md says what each means; the defaults that users see are

@@ -249,7 +249,8 @@ void bind_inputs(nb::module_& m) {
                const std::optional<In<std::int32_t>>& nodes, const std::optional<In<std::int32_t>>& partition,
                const std::optional<In<std::int32_t>>& qos, const std::optional<In<std::int32_t>>& association,
                const std::optional<In<std::int64_t>>& after_offset, const std::optional<In<JobId>>& after,
-               std::vector<std::vector<std::int32_t>> type_sets, std::int32_t users, std::int32_t groups, double origin_s, Time epoch_us) {
+               std::vector<std::vector<std::int32_t>> type_sets, std::int32_t users, std::int32_t groups,
+               double origin_s, Time epoch_us) {
                 new (self) JobTable(make_jobs(cluster, {.submit_us = view(submit_us),
                                                         .duration_us = view(duration_us),
                                                         .estimate_us = view(estimate_us),
@@ -280,8 +281,9 @@ void bind_inputs(nb::module_& m) {
             "cpus"_a = nb::none(), "memory_mib"_a = nb::none(), "queue"_a = nb::none(), "type_set"_a = nb::none(),
             "priority"_a = nb::none(), "deadline_us"_a = nb::none(), "user"_a = nb::none(), "group"_a = nb::none(),
             "row"_a = nb::none(), "nodes"_a = nb::none(), "partition"_a = nb::none(), "qos"_a = nb::none(),
-            "association"_a = nb::none(), "after_offset"_a = nb::none(), "after"_a = nb::none(), "type_sets"_a = std::vector<std::vector<std::int32_t>>(),
-            "users"_a = 1, "groups"_a = 1, "origin_s"_a = 0.0, "epoch_us"_a = 0)
+            "association"_a = nb::none(), "after_offset"_a = nb::none(), "after"_a = nb::none(),
+            "type_sets"_a = std::vector<std::vector<std::int32_t>>(), "users"_a = 1, "groups"_a = 1, "origin_s"_a = 0.0,
+            "epoch_us"_a = 0)
         .def("__len__", &JobTable::size);
 
     bind_slurm_settings(m);
@@ -300,7 +302,9 @@ void bind_inputs(nb::module_& m) {
             "add_limit",
             [](Settings& s, bool of_qos, std::int32_t number, const std::string& per, std::int64_t milli,
                std::int64_t jobs) {
-                const LimitPer whose = per == "user" ? LimitPer::user : per == "group" ? LimitPer::group : LimitPer::all;
+                const LimitPer whose = per == "user"    ? LimitPer::user
+                                       : per == "group" ? LimitPer::group
+                                                        : LimitPer::all;
                 s.limits.push_back({.of_qos = of_qos, .number = number, .per = whose, .milli = milli, .jobs = jobs});
             },
             "of_qos"_a, "number"_a, "per"_a, "milli"_a = INT64_MAX, "jobs"_a = INT64_MAX)

@@ -22,6 +22,11 @@ struct Holdings {
         cpus += times * demand.cpus;
         memory_mib += times * demand.memory_mib;
     }
+    void add(const Holdings& other) {
+        milli += other.milli;
+        cpus += other.cpus;
+        memory_mib += other.memory_mib;
+    }
 };
 
 // Who holds: in which books a job is entered.
@@ -103,7 +108,8 @@ struct Accounts {
         const auto user = as_index(holder.user), group = as_index(holder.group);
         const std::int64_t milli = sign * demand.total_milli();
         limits.enter(demand, holder, sign);
-        if (needs.fair) association_usage[as_index(holder.association)].change(now_us, settings.usage_half_life_s, milli);
+        if (needs.fair)
+            association_usage[as_index(holder.association)].change(now_us, settings.usage_half_life_s, milli);
         if (needs.usage) {
             user_usage[user].change(now_us, settings.usage_half_life_s, milli);
             group_usage[group].change(now_us, settings.usage_half_life_s, milli);

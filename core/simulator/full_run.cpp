@@ -17,7 +17,7 @@ Needs needs_of(const Policy& policy, const Settings& settings) {
 }
 
 void run_policy(FullSimulator& simulator, const Policy& policy, const Beginning& beginning, const Progress& progress) {
-    NativePolicy native(policy, simulator.view());
+    NativePolicy native(policy, simulator.view(), true);
     simulator.set_listener(&native);
     simulator.play(beginning);
     ProgressClock clock(progress);

@@ -194,7 +194,8 @@ void FullSimulator::calculate_fair_shares(Time time) {
     if (as_of == fair_shares_us_) return;
     fair_shares_us_ = as_of;
     std::vector<double> usage;
-    for (const DecayedUsage& one : view_.association_usage) usage.push_back(one.at(as_of, settings_->usage_half_life_s));
+    for (const DecayedUsage& one : view_.association_usage)
+        usage.push_back(one.at(as_of, settings_->usage_half_life_s));
     view_.fair_factor = fair_factors(settings_->multifactor, usage);
 }
 

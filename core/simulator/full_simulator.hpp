@@ -167,9 +167,9 @@ private:
     std::int64_t promised_ = 0;  // jobs
     Time wake_us_ = kEndless;    // when the policy wants to decide again
     Time decides_from_us_ = 0;
-    bool changed_ = false;         // since the last backfill pass of `slurm`
+    bool changed_ = false;          // since the last backfill pass of `slurm`
     Time calc_at_backfill_us_ = 0;  // what `multifactor` was as of then
-    Time fair_shares_us_ = 0;      // as of when they are
+    Time fair_shares_us_ = 0;       // as of when they are
     // Of jobs that come after others: who comes after each, how many each still waits for, who is free now.
     std::vector<std::int64_t> successor_offset_;
     std::vector<JobId> successors_;

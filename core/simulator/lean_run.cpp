@@ -7,9 +7,11 @@
 #include <stdexcept>
 
 #include "base/index.hpp"
+#include "policy/indexed_pass.hpp"
 #include "policy/scan_pass.hpp"
 #include "simulator/job_order.hpp"
 #include "simulator/pending_queue.hpp"
+#include "simulator/rank_index.hpp"
 #include "simulator/snapshot.hpp"
 
 namespace gpuyard {
@@ -73,6 +75,11 @@ public:
     }
     bool all_misfit(std::size_t misfits) const { return misfits >= current_->waiting_demands; }
 
+    // Host of IndexedPass.
+    Candidate candidate_of(const RankedJob& job) const { return candidate_of(job.key.job); }
+    Time now_us() const { return simulator_.now(); }
+    double locality_penalty() const { return simulator_.settings().locality_penalty; }
+
 private:
     bool gated() const { return policy_.express.k != 0.0; }
     // Where a job would go decides whether it starts.
@@ -99,6 +106,10 @@ private:
     bool anything_fits(const QueueRun& queue);
     void pass(QueueRun& queue);
     void scan(QueueRun& queue);
+    void make_indexes();
+    RankIndex& index_of(const QueueRun& queue) { return *indexes_[as_index(&queue - queues_.data())]; }
+    IndexedJob indexed(JobId job) const;
+    void pass_indexed(QueueRun& queue);
     void rank_by_score(const QueueRun& queue);
     Ranked start_in_order(QueueRun& queue);
     Ranked start_in_order_gated(QueueRun& queue);
@@ -134,6 +145,9 @@ private:
     std::vector<std::uint8_t> misfits_;
     std::vector<std::int32_t> marked_;
     Allocation allocation_;
+    // By queue, if passes are made with them.
+    std::vector<std::unique_ptr<RankIndex>> indexes_;
+    std::vector<IndexedPass<LeanRun>::Fitting> fitting_;
 };
 
 LeanRun::LeanRun(LeanSimulator& simulator, const Policy& policy)
@@ -163,6 +177,20 @@ LeanRun::LeanRun(LeanSimulator& simulator, const Policy& policy)
     if (static_order_ && policy.ages())
         aged_.emplace(group_of_, groups_, std::vector<std::int32_t>(),
                       is_easy(policy) ? std::span<const Time>(simulator.jobs().estimate_us) : std::span<const Time>());
+    if (may_index(policy) && !makes_room_) make_indexes();
+}
+
+void LeanRun::make_indexes() {
+    const JobTable& jobs = simulator_.jobs();
+    for (std::size_t q = 0; q < queues_.size(); ++q)
+        indexes_.push_back(make_rank_index(policy_.order, jobs.demands, as_index(jobs.users),
+                                           [this](std::int32_t user, const Holdings&) { return usage_of(user); }));
+}
+
+IndexedJob LeanRun::indexed(JobId job) const {
+    const JobTable& jobs = simulator_.jobs();
+    const std::size_t i = as_index(job);
+    return {job, jobs.demand[i], jobs.user_of(i), jobs.submit_us[i], jobs.estimate_us[i]};
 }
 
 // A group of the pending queue for each demand of a queue that is searched by class, one for each other queue.
@@ -238,6 +266,7 @@ void LeanRun::arrived(JobId job) {
     if (waiting_of_[as_index(simulator_.jobs().demand[as_index(job)])]++ == 0) ++queue.waiting_demands;
     pending_.insert(job);
     if (by_estimate_) by_estimate_->insert(job);
+    if (!indexes_.empty()) index_of(queue).insert(indexed(job));
     if (queue.blocked_rank == kNoRank || pending_.rank_of(job) < queue.blocked_rank) queue.touched = true;
 }
 
@@ -273,6 +302,7 @@ void LeanRun::start(JobId job, const Allocation& allocation, bool backfilled) {
         pending_.erase(job);
         if (by_estimate_) by_estimate_->erase(job);
     }
+    if (!indexes_.empty()) index_of(*current_).erase(indexed(job));
     --current_->waiting;
     current_->touched = place_matters() || makes_room_;
     if (--waiting_of_[as_index(simulator_.jobs().demand[as_index(job)])] == 0) --current_->waiting_demands;
@@ -294,6 +324,7 @@ Shadow& LeanRun::shadow_of(JobId head) {
 void LeanRun::pass(QueueRun& queue) {
     current_ = &queue;
     queue.touched = false;
+    if (!indexes_.empty()) return pass_indexed(queue);
     if (!queue.by_class) return scan(queue);
     if (aged_ && pass_aged(queue)) return;
     if (policy_.backfill == Backfill::greedy) return fill(queue, -1, kNoRank);
@@ -499,6 +530,16 @@ bool LeanRun::anything_fits(const QueueRun& queue) {
     return std::any_of(queue.demands.begin(), queue.demands.end(), [&](std::int32_t d) {
         return waiting_of_[as_index(d)] > 0 && placer_.placeable(simulator_.state(), demand(d));
     });
+}
+
+void LeanRun::pass_indexed(QueueRun& queue) {
+    fitting_.clear();
+    for (const std::int32_t d : queue.demands)
+        if (waiting_of_[as_index(d)] > 0 && placer_.placeable(simulator_.state(), demand(d)))
+            fitting_.push_back({.demand = d});
+    if (fitting_.empty()) return;
+    index_of(queue).begin(simulator_.moment());
+    IndexedPass(*this, policy_, placer_, simulator_.state(), index_of(queue)).run(fitting_, allocation_);
 }
 
 void LeanRun::scan(QueueRun& queue) {

@@ -13,7 +13,7 @@ constexpr std::size_t kMostDemandsToTry = 256;
 
 }  // namespace
 
-NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot)
+NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot, bool for_run)
     : policy_(policy),
       order_traits_(traits_of(policy.order)),
       snapshot_(snapshot),
@@ -44,11 +44,14 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot)
     for (Queue& queue : queues_)
         if (queue.partitions.empty()) queue.partitions.push_back(0);
     if (policy.backfill == Backfill::slurm) node_plan_ = std::make_unique<NodePlan>(state_, *snapshot.demands, placer_);
+    if (for_run && indexes()) make_indexes();
     if (policy.backfill != Backfill::conservative) return;
     const bool limited =
         std::any_of(snapshot.demands->begin(), snapshot.demands->end(), [](const Demand& d) { return d.limited; });
+    const bool may_postpone =
+        for_run && order_traits_.fixed_while_waiting() && !policy.ages() && placer_.needs_only_room();
     for (std::size_t q = 0; q < queues_.size(); ++q)
-        queues_[q].plan = std::make_unique<Reservations>(snapshot, static_cast<std::int32_t>(q), limited);
+        queues_[q].plan = std::make_unique<Reservations>(snapshot, static_cast<std::int32_t>(q), limited, may_postpone);
 }
 
 // --- Who waits --------------------------------------------------------------------------------------------
@@ -56,6 +59,7 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot)
 void NativePolicy::entered(const QueuedJob& job) {
     Queue& queue = queues_[as_index(snapshot_.demand(job.demand).queue)];
     if (waiting_of_[as_index(job.demand)]++ == 0) ++queue.waiting_demands;
+    ++queue.waiting;
     std::size_t slot = slots_.size();
     if (free_slots_.empty()) {
         slots_.push_back(job);
@@ -66,8 +70,9 @@ void NativePolicy::entered(const QueuedJob& job) {
     }
     ++waiting_in_[partition_of(job)];
     const Entry entry{fixed_ ? fixed_score(job) : 0.0, job.job, slot, fixed_ ? snapshot_.demand(job.demand).tier : 0};
-    queue.entries.insert(std::upper_bound(queue.entries.begin(), queue.entries.end(), entry), entry);
     entry_of_.emplace(job.job, entry);
+    if (queue.index) return queue.index->insert(indexed(job));
+    queue.entries.insert(std::upper_bound(queue.entries.begin(), queue.entries.end(), entry), entry);
     if (fixed_ && policy_.ages() && !is_aged(job)) young_.emplace(job.submit_us, job.job);
 }
 
@@ -78,10 +83,12 @@ void NativePolicy::left(JobId job) {
     Queue& queue = queues_[as_index(snapshot_.demand(demand).queue)];
     if (--waiting_of_[as_index(demand)] == 0) --queue.waiting_demands;
     --waiting_in_[partition_of(job_of(entry))];
+    --queue.waiting;
     free_slots_.push_back(entry.slot);
     if (!young_.empty()) young_.erase({job_of(entry).submit_us, job});
-    queue.entries.erase(std::lower_bound(queue.entries.begin(), queue.entries.end(), entry));
     entry_of_.erase(known);
+    if (queue.index) return queue.index->erase(indexed(job_of(entry)));
+    queue.entries.erase(std::lower_bound(queue.entries.begin(), queue.entries.end(), entry));
 }
 
 // --- Passes -----------------------------------------------------------------------------------------------
@@ -108,7 +115,7 @@ Decision NativePolicy::decide(bool use_snapshots_plan) {
     for (std::size_t q = 0; q < queues_.size(); ++q) {
         current_ = &queues_[q];
         current_queue_ = static_cast<std::int32_t>(q);
-        if (current_->entries.empty()) {
+        if (current_->waiting == 0) {
             if (current_->plan) current_->plan->forget();
             continue;
         }
@@ -132,6 +139,7 @@ bool NativePolicy::anything_fits(const Queue& queue) {
 }
 
 void NativePolicy::make_pass(std::int32_t queue) {
+    if (current_->index) return pass_indexed();
     if (makes_room())
         room_maker_.begin(queue, order_traits_.preempts, [this](const ActiveJob& job) { return score_of(job); });
     else if (!anything_fits(*current_))
@@ -185,8 +193,7 @@ void NativePolicy::watch(const Candidate& candidate) {
 }
 
 bool NativePolicy::may_run_more(const Candidate& candidate) const {
-    if (!settings_.limits.empty() &&
-        !limits_held_.allows(demand_of(candidate), job_of((*order_)[candidate.place]).holder())) {
+    if (!settings_.limits.empty() && !limits_held_.allows(demand_of(candidate), job_at(candidate).holder())) {
         if (candidate.job == watch_.job) watch_.over_quota = true;
         return false;
     }
@@ -195,7 +202,7 @@ bool NativePolicy::may_run_more(const Candidate& candidate) const {
 
 bool NativePolicy::within_quota(const Candidate& candidate) const {
     if (settings_.quota_milli.empty()) return true;
-    const auto quota = as_index(settings_.quota_of_group[as_index(job_of((*order_)[candidate.place]).group)]);
+    const auto quota = as_index(settings_.quota_of_group[as_index(job_at(candidate).group)]);
     const bool within = quota_held_milli_[quota] + demand_of(candidate).total_milli() <= settings_.quota_milli[quota];
     if (candidate.job == watch_.job) watch_.over_quota = !within;
     return within;
@@ -230,7 +237,7 @@ void NativePolicy::wake(const Allocation& allocation) {
 Time NativePolicy::expected_end_at(const Candidate& candidate, const Allocation& allocation) const {
     if (candidate.job == watch_.job) watch_.admitted = true;
     if (candidate.estimate_us == kEndless) return kEndless;
-    const Time done = job_of((*order_)[candidate.place]).done_us;
+    const Time done = job_at(candidate).done_us;
     const Time restore = done > 0 ? settings_.restore_of(demand_of(candidate)) : 0;
     const Time left = std::max(Time{1}, candidate.estimate_us - done);
     return begin_at(allocation) + restore + allocation.run_time(left, settings_.locality_penalty);
@@ -267,11 +274,11 @@ void NativePolicy::start(const Candidate& candidate, const Allocation& allocatio
     }
     wake(allocation);
     state_.hold(demand, allocation.parts);
-    started_[candidate.place] = 1;
+    if (!current_->index) started_[candidate.place] = 1;
     if (!settings_.quota_milli.empty())
-        quota_held_milli_[as_index(settings_.quota_of_group[as_index(job_of((*order_)[candidate.place]).group)])] +=
+        quota_held_milli_[as_index(settings_.quota_of_group[as_index(job_at(candidate).group)])] +=
             demand.total_milli();
-    if (!settings_.limits.empty()) limits_held_.enter(demand, job_of((*order_)[candidate.place]).holder(), +1);
+    if (!settings_.limits.empty()) limits_held_.enter(demand, job_at(candidate).holder(), +1);
     decision_.starts.push_back({candidate.job, allocation.parts, backfilled, {}});
 }
 

@@ -7,10 +7,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "policy/indexed_pass.hpp"
 #include "policy/scan_pass.hpp"
 #include "simulator/full_simulator.hpp"
 #include "simulator/node_plan.hpp"
 #include "simulator/preemption.hpp"
+#include "simulator/rank_index.hpp"
 #include "simulator/reservations.hpp"
 #include "simulator/snapshot.hpp"
 
@@ -19,7 +21,8 @@ namespace gpuyard {
 // Remembers who waits between decisions; told by the simulator, or filled from a snapshot.
 class NativePolicy : public QueueListener {
 public:
-    NativePolicy(const Policy& policy, const Snapshot& snapshot);
+    // `for_run`: it makes decisions only, one after another, and may keep the queue in an index.
+    NativePolicy(const Policy& policy, const Snapshot& snapshot, bool for_run = false);
     NativePolicy(const NativePolicy&) = delete;
     NativePolicy& operator=(const NativePolicy&) = delete;
 
@@ -45,6 +48,11 @@ public:
     void start(const Candidate& candidate, const Allocation& allocation, bool backfilled);
     bool all_misfit(std::size_t misfits) const { return !makes_room() && misfits >= current_->waiting_demands; }
 
+    // Host of IndexedPass.
+    Candidate candidate_of(const RankedJob& job) const;
+    Time now_us() const { return snapshot_.now_us; }
+    double locality_penalty() const { return settings_.locality_penalty; }
+
 private:
     struct Entry {
         double score;
@@ -66,16 +74,28 @@ private:
         std::vector<std::uint8_t> started;
         std::vector<RunningJob> started_running;
         std::vector<Part> running_parts;
+        std::unique_ptr<RankIndex> index;  // in place of the entries
+        std::size_t waiting = 0;           // jobs
     };
 
     const QueuedJob& job_of(const Entry& entry) const { return slots_[entry.slot]; }
+    const QueuedJob& job_at(const Candidate& candidate) const {
+        return current_->index ? slots_[candidate.place] : job_of((*order_)[candidate.place]);
+    }
     bool is_aged(const QueuedJob& job) const { return policy_.is_aged(snapshot_.now_us, job.submit_us); }
+    bool indexes() const;
+    void make_indexes();
+    IndexedJob indexed(const QueuedJob& job) const;
+    double lane_score(std::int32_t lane, const Holdings& asked);
+    void pass_indexed();
     double fixed_score(const QueuedJob& job);
     void age();
     void calculate_again();
     Moment moment() const;
     Scored scored(const QueuedJob& job);
     double usage_of(std::int32_t user);
+    double group_share(std::int32_t group) const;
+    double dominant_share(const Holdings& held) const;
     void score_all(const Queue& queue);
     void add_dominant_shares(const Queue& queue);
     void rank(const Queue& queue);
@@ -170,6 +190,7 @@ private:
     Allocation allocation_;
     RoomMaker room_maker_;
     RoomMaker::Room room_;
+    std::vector<IndexedPass<NativePolicy>::Fitting> fitting_;
 };
 
 }  // namespace gpuyard

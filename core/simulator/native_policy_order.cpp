@@ -34,6 +34,20 @@ double NativePolicy::usage_of(std::int32_t user) {
     return usage_[i];
 }
 
+double NativePolicy::group_share(std::int32_t group) const {
+    return snapshot_.group_usage[as_index(group)].at(snapshot_.now_us, settings_.usage_half_life_s) /
+           settings_.weight_of_group(group);
+}
+
+double NativePolicy::dominant_share(const Holdings& held) const {
+    const ClusterSpec& spec = snapshot_.state.spec();
+    const auto share = [](std::int64_t amount, std::int64_t capacity) {
+        return capacity > 0 ? static_cast<double>(amount) / static_cast<double>(capacity) : 0.0;
+    };
+    return std::max({share(held.milli, static_cast<std::int64_t>(spec.total_gpus) * 1000),
+                     share(held.cpus, spec.given_cpus), share(held.memory_mib, spec.given_memory_mib)});
+}
+
 Scored NativePolicy::scored(const QueuedJob& job) {
     const Demand& demand = snapshot_.demand(job.demand);
     Scored s{.submit_us = job.submit_us,
@@ -59,9 +73,7 @@ Scored NativePolicy::scored(const QueuedJob& job) {
     s.starving = snapshot_.now_us - job.queued_us >= settings_.starvation_us;
     if (order_traits_.remembers == Memory::user_usage)
         s.user_usage = usage_of(job.user) / settings_.weight_of_user(job.user);
-    if (order_traits_.remembers == Memory::group_usage)
-        s.group_usage = snapshot_.group_usage[as_index(job.group)].at(snapshot_.now_us, settings_.usage_half_life_s) /
-                        settings_.weight_of_group(job.group);
+    if (order_traits_.remembers == Memory::group_usage) s.group_usage = group_share(job.group);
     return s;
 }
 
@@ -113,18 +125,12 @@ double NativePolicy::score_of(const ActiveJob& job) const {
 
 // The share that a user would have if this job and those of theirs that came before it ran too.
 void NativePolicy::add_dominant_shares(const Queue& queue) {
-    const ClusterSpec& spec = snapshot_.state.spec();
     std::vector<Holdings> asked = snapshot_.user_holdings;
-    const auto share = [](std::int64_t amount, std::int64_t capacity) {
-        return capacity > 0 ? static_cast<double>(amount) / static_cast<double>(capacity) : 0.0;
-    };
     for (std::size_t i = 0; i < queue.entries.size(); ++i) {
         const QueuedJob& job = job_of(queue.entries[i]);
         Holdings& user = asked[as_index(job.user)];
         user.add(snapshot_.demand(job.demand), 1);
-        scored_[i].dominant_share =
-            std::max({share(user.milli, static_cast<std::int64_t>(spec.total_gpus) * 1000),
-                      share(user.cpus, spec.given_cpus), share(user.memory_mib, spec.given_memory_mib)});
+        scored_[i].dominant_share = dominant_share(user);
     }
 }
 

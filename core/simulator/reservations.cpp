@@ -12,34 +12,44 @@ Profile::Profile(std::shared_ptr<const ClusterSpec> spec, bool limited)
       limited_(limited),
       window_(spec) {}
 
-void Profile::build(const Snapshot& snapshot, std::int32_t queue) {
+void PlanSource::take(const Snapshot& snapshot, std::int32_t queue) {
+    now_us = snapshot.now_us;
+    state = snapshot.state;
+    running.clear();
+    for (const ActiveJob& job : snapshot.active)
+        if (snapshot.demand(job.demand).queue == queue && job.expected_end_us != kEndless)
+            running.push_back({job.expected_end_us, job.demand, job.part_count, job.first_part});
+}
+
+void Profile::build(const PlanSource& source, const Snapshot& snapshot) {
+    const ClusterState& state = source.state;
     for (Row& row : rows_) spare_.push_back(std::move(row));
     rows_.clear();
-    window_ = snapshot.state;
+    window_ = state;
     Row first;
-    first.time_us = snapshot.now_us;
+    first.time_us = source.now_us;
     first.pool_empty.resize(spec_->pools.size());
     for (std::size_t pool = 0; pool < spec_->pools.size(); ++pool)
-        first.pool_empty[pool] = snapshot.state.pool_empty(static_cast<std::int32_t>(pool));
+        first.pool_empty[pool] = state.pool_empty(static_cast<std::int32_t>(pool));
     first.bucket_count.assign(spec_->buckets, 0);
     for (std::size_t i = 0; i < spec_->node_count(); ++i) {
         const auto node = static_cast<std::int32_t>(i);
-        first.empty.push_back(snapshot.state.empty(node));
-        if (snapshot.state.available(node))
+        first.empty.push_back(state.empty(node));
+        if (state.available(node))
             ++first.bucket_count[spec_->pools[as_index(spec_->pool[i])].first_bucket + as_index(first.empty.back())];
         if (!limited_) continue;
-        first.cpus.push_back(snapshot.state.free_cpus(node));
-        first.memory_mib.push_back(snapshot.state.free_memory(node));
+        first.cpus.push_back(state.free_cpus(node));
+        first.memory_mib.push_back(state.free_memory(node));
     }
     rows_.push_back(std::move(first));
-    by_end_.clear();
-    for (const ActiveJob& job : snapshot.active)
-        if (snapshot.demand(job.demand).queue == queue && job.expected_end_us != kEndless) by_end_.push_back(&job);
-    std::sort(by_end_.begin(), by_end_.end(),
-              [](const ActiveJob* a, const ActiveJob* b) { return a->expected_end_us < b->expected_end_us; });
-    for (const ActiveJob* job : by_end_) {
-        const std::size_t at = row_at(std::max(job->expected_end_us, snapshot.now_us + 1));
-        change_row(rows_[at], snapshot.demand(job->demand), snapshot.parts_of(*job), +1);
+    by_end_.assign(source.running.begin(), source.running.end());
+    std::sort(by_end_.begin(), by_end_.end(), [](const PlanSource::Held& a, const PlanSource::Held& b) {
+        return a.expected_end_us < b.expected_end_us;
+    });
+    for (const PlanSource::Held& job : by_end_) {
+        const std::size_t at = row_at(std::max(job.expected_end_us, source.now_us + 1));
+        change_row(rows_[at], snapshot.demand(job.demand),
+                   std::span(snapshot.parts).subspan(job.first_part, job.part_count), +1);
         ++rows_[at].ends;
     }
 }
@@ -147,18 +157,29 @@ void Profile::least_free(std::size_t from, std::size_t to) {
     window_.set_free(least_.empty, least_.cpus, least_.memory_mib);
 }
 
+// `to` is where a row blocks the job.
+Profile::Fit Profile::fit_from(std::size_t from, std::size_t& to, Time length_us, const Demand& demand,
+                               std::int64_t row, Placer& placer, Allocation& out) {
+    const Time end = expected_end(rows_[from].time_us, length_us);
+    to = from;
+    while (to < rows_.size() && rows_[to].time_us < end && may_fit(rows_[to], demand, placer)) ++to;
+    if (to < rows_.size() && rows_[to].time_us < end) return Fit::blocked;
+    least_free(from, to);
+    return placer.place(window_, demand, row, out) ? Fit::fits : Fit::misfit;
+}
+
+bool Profile::fits_at_once(Time length_us, const Demand& demand, std::int64_t row, Placer& placer, Allocation& out) {
+    std::size_t to = 0;
+    return fit_from(0, to, length_us, demand, row, placer, out) == Fit::fits;
+}
+
 Time Profile::find(Time length_us, const Demand& demand, std::int64_t row, Placer& placer, Allocation& out) {
     for (std::size_t from = 0; from < rows_.size(); ++from) {
         if (from > 0 && rows_[from].ends == 0) continue;
-        const Time end = expected_end(rows_[from].time_us, length_us);
         std::size_t to = from;
-        while (to < rows_.size() && rows_[to].time_us < end && may_fit(rows_[to], demand, placer)) ++to;
-        if (to < rows_.size() && rows_[to].time_us < end) {
-            from = to;  // whatever begins up to here has this row in its time
-            continue;
-        }
-        least_free(from, to);
-        if (placer.place(window_, demand, row, out)) return rows_[from].time_us;
+        const Fit fit = fit_from(from, to, length_us, demand, row, placer, out);
+        if (fit == Fit::fits) return rows_[from].time_us;
+        if (fit == Fit::blocked) from = to;  // whatever begins up to here has this row in its time
     }
     return kEndless;
 }
@@ -234,7 +255,8 @@ bool Reservations::start_at_once(Reservation& entry, const QueuedJob& job, Place
 }
 
 void Reservations::build() {
-    profile_.build(snapshot_, queue_);
+    source_.take(snapshot_, queue_);
+    profile_.build(source_, snapshot_);
     for (const Reservation& entry : plan_) enter(entry);
     built_ = true;
 }
@@ -248,9 +270,17 @@ void Reservations::keep_common_beginning(std::span<const QueuedJob* const> order
 }
 
 const std::vector<Reservation>& Reservations::update(std::span<const QueuedJob* const> order, Placer& placer) {
+    const bool overdue = anyone_overdue();
+    if (postponed_) {
+        if (snapshot_.nodes_changed || overdue)
+            plan_.clear();
+        else
+            finish_postponed(order, placer);
+        postponed_ = false;
+    }
     const bool missed =
         std::any_of(plan_.begin(), plan_.end(), [&](const Reservation& r) { return r.begin_us < snapshot_.now_us; });
-    const bool surprised = snapshot_.nodes_changed || missed || anyone_overdue();
+    const bool surprised = snapshot_.nodes_changed || missed || overdue;
     const bool early = snapshot_.finished_early[as_index(queue_)] != 0;
     if (surprised) plan_.clear();
     built_ = followed_ && !surprised && !early;
@@ -261,12 +291,21 @@ const std::vector<Reservation>& Reservations::update(std::span<const QueuedJob* 
     if (early)
         for (std::size_t i = 0; i < kept; ++i) improve(plan_[i], *order[i], placer);
     if (!built_) now_ = snapshot_.state;
-    for (std::size_t i = kept; i < order.size(); ++i) {
+    // While someone is overdue no reservation is an event, and most often the next instant drops them all.
+    const bool may_postpone = may_postpone_ && overdue;
+    if (may_postpone) hope_for(order, placer);
+    for (std::size_t i = kept; i < order.size() && !postponed_; ++i) {
+        if (may_postpone && hopeful_.empty()) {
+            postpone();
+            break;
+        }
         Reservation entry{};
         if (built_ || !start_at_once(entry, *order[i], placer)) {
             if (!built_) build();
             make(entry, *order[i], placer);
+            if (may_postpone && entry.begin_us == snapshot_.now_us) now_.hold(demand_of(*order[i]), entry.parts);
         }
+        if (may_postpone) lower_hopes(i, entry, *order[i], placer);
         plan_.push_back(std::move(entry));
     }
     followed_ = built_;
@@ -281,6 +320,9 @@ Time Reservations::next_begin() const {
 }
 
 void Reservations::drop_started() {
+    if (postponed_)
+        for (const Reservation& entry : plan_)
+            if (entry.begin_us == snapshot_.now_us) started_.push_back(entry);
     std::erase_if(plan_, [&](const Reservation& entry) { return entry.begin_us == snapshot_.now_us; });
 }
 

@@ -10,7 +10,8 @@ namespace gpuyard {
 bool needs_full_simulator(const Policy& policy, const Settings& settings) {
     return !traits_of(policy.order).runs_lean() || policy.backfill == Backfill::conservative || settings.predict ||
            !settings.user_weight.empty() || !settings.quota_milli.empty() || settings.defragment ||
-           policy.backfill == Backfill::slurm || !settings.limits.empty() || settings.mtbf_us > 0 || settings.sleep_after_us >= 0 || settings.power_cap_mw != INT64_MAX;
+           policy.backfill == Backfill::slurm || !settings.limits.empty() || settings.mtbf_us > 0 ||
+           settings.sleep_after_us >= 0 || settings.power_cap_mw != INT64_MAX;
 }
 
 ScheduleArrays simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
