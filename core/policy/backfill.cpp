@@ -59,7 +59,8 @@ void Shadow::compute(Time now_us, const Demand& head, Placer& placer, const Clus
 }
 
 bool Shadow::leaves_room(const Demand& head, Placer& placer, const Demand& demand, std::span<const Part> parts) {
-    if (parts.size() == 1 && !state_.spec().may_use(head, parts.front().node)) return true;
+    // What it holds elsewhere does not matter to the head, unless both count for a power cap.
+    if (parts.size() == 1 && !placer.has_power_cap() && !state_.spec().may_use(head, parts.front().node)) return true;
     state_.hold(demand, parts);
     const bool placeable = placer.placeable(state_, head);
     state_.release(demand, parts);

@@ -87,6 +87,7 @@ public:
     void set_asleep(const std::vector<std::uint8_t>* asleep) { asleep_ = asleep; }
     // The most that the cluster may draw, milliwatts.
     void set_power_cap(std::int64_t cap_mw) { cap_mw_ = cap_mw; }
+    bool has_power_cap() const { return cap_mw_ != kNoCap; }
 
     // Whether the job fits; if so `out` says where. `row` is the job's original row (for `random`).
     bool place(const ClusterState& state, const Demand& demand, std::int64_t row, Allocation& out);
