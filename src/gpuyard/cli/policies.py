@@ -90,7 +90,7 @@ def export_policy(
 ) -> None:
     """Print the lines of slurm.conf that come nearest to a policy, and what of its gain they keep.
 
-    The printed lines are read back and simulated on the jobs, beside the policy itself and what runs today.
+    The printed lines are read back and simulated on the jobs, as are the policy itself and what runs today.
 
     Example: gpuyard policies export sjf+easy --slurm --workload jobs.parquet --cluster 64x8
     """

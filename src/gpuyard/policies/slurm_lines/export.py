@@ -181,7 +181,7 @@ def _priority(draft: Draft) -> None:
             f"{setting('workload')} and {setting('cluster')}"
         )
     _need_free_qos(draft, "for priorities")
-    values = sorted(int(one) for one in draft.workload.frame["priority"].unique().to_list())
+    values = sorted(draft.workload.frame["priority"].unique().to_list())
     if len(values) > MOST_PRIORITIES:
         raise InputError(
             f"policy {draft.rule.name}: the log has {len(values)} priorities, and each would be a QOS; at "
@@ -251,13 +251,13 @@ def _add_age(draft: Draft, max_wait_s: float) -> None:
 
 def _backfill(**options: Any) -> Callable[[Draft], None]:
     def add(draft: Draft) -> None:
-        window_s = options.get("bf_window_s", _longest_s(draft))
+        window_s = options.get("bf_window_s", _window_s(draft))
         draft.add_sched(
             {
-                "bf_interval_s": 30,
+                "bf_interval_s": draft.config.bf_interval_s,
                 "bf_max_job_test": options["bf_max_job_test"],
                 "bf_window_s": window_s,
-                "bf_resolution_s": 60,
+                "bf_resolution_s": draft.config.bf_resolution_s,
             }
         )
         draft.losses.append(options["loss"])
@@ -265,8 +265,10 @@ def _backfill(**options: Any) -> Callable[[Draft], None]:
     return add
 
 
-def _longest_s(draft: Draft) -> float:
-    """How far ahead to plan: as long as the longest request, in days, at most Slurm's 30."""
+def _window_s(draft: Draft) -> float:
+    """How far ahead to plan: as stated, else as long as the longest request, in days, at most Slurm's 30."""
+    if "bf_window_s" in draft.config.model_fields_set:
+        return draft.config.bf_window_s
     day_s = 86400.0
     longest = None if draft.workload is None else draft.workload.frame["estimate_s"].max()
     days = 7 if longest is None else max(1, int(np.ceil(float(longest) / day_s)))  # type: ignore[arg-type]
@@ -297,7 +299,8 @@ def _slurm(draft: Draft) -> None:
 
 
 _PLANS = (
-    "Slurm backfills every 30 s, and reserves whole nodes for each of the first jobs that cannot start; {} "
+    "Slurm backfills at intervals (bf_interval), and reserves whole nodes for each of the first jobs that "
+    "cannot start; {} "
 )
 _EASY = _PLANS.format("easy keeps single GPUs for the first of them alone, at every event.") + (
     "bf_job_part_count_reserve=1 would come nearer; the simulator does not have it, so it is left out."
@@ -319,7 +322,7 @@ _BACKFILLS: dict[str, Callable[[Draft], None]] = {
         bf_max_job_test=5000,
         bf_window_s=60.0,
         loss="With bf_window=1 only jobs that could start within a minute are reserved for. As with greedy, "
-        "large jobs may wait for ever. Slurm passes over jobs every 30 s, not at every event.",
+        "large jobs may wait for ever. Slurm passes over jobs at intervals, not at every event.",
     ),
 }
 

@@ -92,12 +92,12 @@ class PriorityQos:
         priorities: Of the log, ascending.
     """
 
-    priorities: tuple[int, ...]
+    priorities: tuple[float, ...]
 
     @staticmethod
-    def name(priority: int) -> str:
+    def name(priority: float) -> str:
         """Of the QOS of a priority."""
-        return f"priority{priority}" if priority >= 0 else f"priority-minus{-priority}"
+        return f"priority{float(priority)!r}".removesuffix(".0").replace("-", "minus")
 
     def names(self, workload: Workload) -> pl.Series:
         """The QOS of every job."""
