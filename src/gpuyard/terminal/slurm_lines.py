@@ -38,6 +38,8 @@ def gain_words(gain: ExportGain) -> list[str]:
         found = [f"{figures}. The rule itself gains nothing on this log, so there is no gain to keep."]
     elif gain.gain_left <= 0.0:
         found = [f"{figures}: nothing of the gain is left, and {LINES} are worse than what runs today."]
+    elif gain.gain_left > 1.0:
+        found = [f"{figures}: they gain more than the rule itself."]
     else:
         found = [f"{figures}: {gain.gain_left:.0%} of the gain is left.".replace("%", " %")]
     found.append(_advice(gain))
