@@ -66,13 +66,27 @@ def read_policy_file(path: str | Path) -> TunedPolicy:
     name, settings = document.get("policy"), document.get("settings", {})
     if not isinstance(name, str) or not isinstance(settings, Mapping):
         raise InputError(f"{path}: has no policy, or settings are no table; {EXPECTED}")
+    return tuned_policy(name, settings, str(path))
+
+
+def tuned_policy(name: str, settings: Mapping[str, Any], path: str) -> TunedPolicy:
+    """The policy of a name under some settings of its own.
+
+    Args:
+        name: Of a policy that is made of rules.
+        settings: Those of ``POLICY_SETTINGS`` that are its own.
+        path: The file that states them, by which results call it.
+
+    Raises:
+        InputError: naming the file, and the key that is wrong.
+    """
     try:
         spec = parse_policy(name)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    checked = _checked_settings(settings, str(path))
+    checked = _checked_settings(settings, path)
     rules = {part: getattr(spec, part) for part in PolicySpec.__dataclass_fields__}
-    return TunedPolicy(**rules, path=str(path), states_placement="/" in name, settings=checked)
+    return TunedPolicy(**rules, path=path, states_placement="/" in name, settings=checked)
 
 
 def _checked_settings(settings: Mapping[str, Any], path: str) -> dict[str, Any]:

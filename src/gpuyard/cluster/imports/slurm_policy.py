@@ -12,15 +12,17 @@ NO_DECAY_S = 1e12
 """Half-life of usage that does not fade."""
 MULTIFACTOR, BASIC = "priority/multifactor", "priority/basic"
 
-_WEIGHTS = {
+WEIGHTS = {
     "priorityweightage": "age_weight",
     "priorityweightfairshare": "fair_share_weight",
     "priorityweightjobsize": "size_weight",
     "priorityweightpartition": "partition_weight",
     "priorityweightqos": "qos_weight",
 }
-_TRES = {"cpu": "cpu_weight", "mem": "memory_weight", "gres/gpu": "gpu_weight"}
-_BACKFILL: dict[str, tuple[str, Callable[[str], float]]] = {
+"""Keys in lower case: the setting that each is."""
+TRES = {"cpu": "cpu_weight", "mem": "memory_weight", "gres/gpu": "gpu_weight"}
+"""Parts of PriorityWeightTRES: the setting that each is."""
+BACKFILL: dict[str, tuple[str, Callable[[str], float]]] = {
     "bf_interval": ("bf_interval_s", lambda text: float(whole(text))),
     "bf_max_job_test": ("bf_max_job_test", whole),
     "max_job_bf": ("bf_max_job_test", whole),
@@ -45,7 +47,7 @@ def slurm_policy(stated: Stated, findings: Findings) -> tuple[str, dict[str, Any
     """
     settings: dict[str, Any] = {}
     kind = _value(stated, "prioritytype", "").lower()
-    weighted = any(key in stated for key in (*_WEIGHTS, "priorityweighttres"))
+    weighted = any(key in stated for key in (*WEIGHTS, "priorityweighttres"))
     if kind == MULTIFACTOR or (not kind and weighted):
         order, settings = "multifactor", _priority_settings(stated, findings)
     else:
@@ -74,8 +76,8 @@ def _read(stated: Stated, key: str, otherwise: Any, read: Callable[[str], Any]) 
 
 
 def _priority_settings(stated: Stated, findings: Findings) -> dict[str, Any]:
-    settings: dict[str, Any] = {field: float(_read(stated, key, 0, whole)) for key, field in _WEIGHTS.items()}
-    settings |= dict.fromkeys(_TRES.values(), 0.0) | {"priority_weight": 0.0}
+    settings: dict[str, Any] = {field: float(_read(stated, key, 0, whole)) for key, field in WEIGHTS.items()}
+    settings |= dict.fromkeys(TRES.values(), 0.0) | {"priority_weight": 0.0}
     settings |= _tres_weights(stated, findings)
     day_s = 86400.0
     settings["max_age_s"] = _read(stated, "prioritymaxage", 7 * day_s, slurm_seconds) or 7 * day_s
@@ -93,7 +95,7 @@ def _tres_weights(stated: Stated, findings: Findings) -> dict[str, float]:
     found = {}
     for name, amount in tres_amounts(text).items():
         assert statement is not None
-        if name not in _TRES:
+        if name not in TRES:
             findings.add(
                 statement.where,
                 f"PriorityWeightTRES.{name}",
@@ -102,7 +104,7 @@ def _tres_weights(stated: Stated, findings: Findings) -> dict[str, float]:
             )
             continue
         try:
-            found[_TRES[name]] = float(whole(amount))
+            found[TRES[name]] = float(whole(amount))
         except ValueError as error:
             raise statement.refuse(f"PriorityWeightTRES: {name}: {error}") from None
     return found
@@ -143,7 +145,7 @@ def _backfill(stated: Stated, findings: Findings, settings: dict[str, Any]) -> s
         return "strict"
     usual = {"bf_interval": 30.0, "bf_max_job_test": 500, "bf_max_job_part": 0, "bf_max_job_user": 0}
     usual |= {"bf_window": 86400.0, "bf_resolution": 60.0}
-    settings |= {_BACKFILL[name][0]: value for name, value in {**usual, **options}.items()}
+    settings |= {BACKFILL[name][0]: value for name, value in {**usual, **options}.items()}
     return "slurm"
 
 
@@ -156,10 +158,10 @@ def _scheduler_options(stated: Stated, findings: Findings) -> dict[str, float]:
         if not name:
             continue
         assert statement is not None
-        if name in _BACKFILL:
+        if name in BACKFILL:
             known = "bf_max_job_test" if name == "max_job_bf" else name
             try:
-                found[known] = -1.0 if (name, value) == ("bf_interval", "-1") else _BACKFILL[name][1](value)
+                found[known] = -1.0 if (name, value) == ("bf_interval", "-1") else BACKFILL[name][1](value)
             except ValueError as error:
                 raise statement.refuse(f"SchedulerParameters: {name}: {error}") from None
         else:

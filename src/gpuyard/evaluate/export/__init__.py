@@ -1,0 +1,1 @@
+"""Rules as another scheduler's configuration, measured: what of a rule's gain is left. ``cli`` imports it."""
