@@ -147,6 +147,8 @@ class PolicyEntry:
         note: Something to know, in words; empty if there is nothing.
         rules: Of a policy file: the policy's name that it states, with its placement; else empty.
         settings: Those that a policy file states.
+        calibration: How closely it reproduces a log, as its policy file says, as JSON; empty if that is not
+            known.
     """
 
     name: str
@@ -158,6 +160,7 @@ class PolicyEntry:
     note: str = ""
     rules: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_shown(self) -> bool:

@@ -14,10 +14,12 @@ from pydantic import ValidationError
 from gpuyard.config import POLICY_SETTINGS, SimulationConfig, refusal
 from gpuyard.errors import InputError
 from gpuyard.files import read_toml, toml_text
+from gpuyard.policies.calibrated import CalibrationFigures
 from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.registry import suggest
 
 SUFFIX = ".toml"
+KEYS = ("policy", "settings", "calibration")
 EXPECTED = 'expected policy = "NAME", such as "multifactor+easy", and a table [settings]'
 
 
@@ -31,6 +33,8 @@ class TunedPolicy(PolicySpec):
     """Whether its file says where jobs go, rather than leaving that to the policies it is compared with."""
     settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Those of ``POLICY_SETTINGS`` that its file states, checked."""
+    calibration: CalibrationFigures | None = field(default=None, compare=False)
+    """How closely it reproduces a log, if its file says so."""
 
     @property
     def name(self) -> str:
@@ -59,7 +63,7 @@ def read_policy_file(path: str | Path) -> TunedPolicy:
         InputError: naming the file, and the key that is wrong.
     """
     document = read_toml(path)
-    unknown = next((key for key in document if key not in ("policy", "settings")), None)
+    unknown = next((key for key in document if key not in KEYS), None)
     if unknown is not None:
         hint = "; is it a cluster? Give that as --cluster" if unknown in ("nodes", "gpu_types") else ""
         raise InputError(f"{path}: unknown key {unknown}{hint or f'; {EXPECTED}'}")
@@ -72,7 +76,25 @@ def read_policy_file(path: str | Path) -> TunedPolicy:
         raise InputError(f"{path}: {error}") from None
     checked = _checked_settings(settings, str(path))
     rules = {part: getattr(spec, part) for part in PolicySpec.__dataclass_fields__}
-    return TunedPolicy(**rules, path=str(path), states_placement="/" in name, settings=checked)
+    calibration = _checked_calibration(document.get("calibration"), str(path))
+    return TunedPolicy(
+        **rules,
+        path=str(path),
+        states_placement="/" in name,
+        settings=checked,
+        calibration=calibration,
+    )
+
+
+def _checked_calibration(figures: Any, path: str) -> CalibrationFigures | None:
+    if figures is None:
+        return None
+    if not isinstance(figures, Mapping):
+        raise InputError(f"{path}: calibration is no table; gpuyard calibrate writes it")
+    try:
+        return CalibrationFigures.model_validate(dict(figures))
+    except ValidationError as error:
+        raise refusal(error, path, prefix=("calibration",)) from None
 
 
 def _checked_settings(settings: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -92,9 +114,12 @@ def _checked_settings(settings: Mapping[str, Any], path: str) -> dict[str, Any]:
     return {key: getattr(config, key) for key in settings}
 
 
-def policy_file_text(policy: str, settings: Mapping[str, Any]) -> str:
+def policy_file_text(
+    policy: str, settings: Mapping[str, Any], calibration: CalibrationFigures | None = None
+) -> str:
     """The text of a policy file."""
-    return toml_text({"policy": policy, "settings": settings})
+    figures = {} if calibration is None else {"calibration": calibration.model_dump()}
+    return toml_text({"policy": policy, "settings": settings, **figures})
 
 
 def parse_rules(text: str) -> PolicySpec:

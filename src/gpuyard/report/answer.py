@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuyard.evaluate.bootstrap import Difference, Verdict
-from gpuyard.evaluate.findings import advice, findings, tied_with
+from gpuyard.evaluate.findings import advice, calibrated, findings, tied_with
 from gpuyard.evaluate.wording import PAGE, limit_in_words, one_of, reference_role, sentences
 from gpuyard.metrics.classes import is_far_above
 from gpuyard.policies.base import RECORDED
@@ -123,7 +123,8 @@ def answer_of_windows(
     ties = _ties(comparison, standings, pair)
     sentence = _sentence(comparison, pair, bool(ties))
     ahead, chosen = _ahead(comparison, standings, pair), _otherwise_chosen(comparison)
-    sure = " ".join(filter(None, (_sureness(pair), _ties_text(ties), ahead, chosen)))
+    fitted = " ".join(sentences(comparison, calibrated(comparison), PAGE))
+    sure = " ".join(filter(None, (_sureness(pair), _ties_text(ties), ahead, chosen, fitted)))
     is_asked = comparison.whole is not None and other.name == comparison.reference
     asked = dict.fromkeys((metric, *ALARMED)) if is_asked else {}
     wholes = {name: found for name in asked if (found := comparison.in_whole(subject.name, name)) is not None}
@@ -144,8 +145,9 @@ def _weakness(setting: "Setting") -> str:
 
 
 def _words(comparison: "Comparison") -> list[str]:
-    """More in words, without the policies that are tied: those worth a name stand above."""
-    return sentences(comparison, [one for one in findings(comparison) if one.kind != "ties"], PAGE)
+    """More in words, without what stands above: who is tied, and how closely the reference fits a log."""
+    above = ("ties", "calibrated")
+    return sentences(comparison, [one for one in findings(comparison) if one.kind not in above], PAGE)
 
 
 def _sentence(comparison: "Comparison", pair: Pair, tied: bool) -> str:
