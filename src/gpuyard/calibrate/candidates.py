@@ -70,7 +70,7 @@ def tuned(policy: PolicySpec, settings: Mapping[str, Any], label: str) -> Candid
 
 
 def named_candidates(workload: Workload, cluster: Cluster, own: Iterable[str]) -> list[Candidate]:
-    """The policies that are tried by name, the cheap ones first.
+    """The policies that are tried by name: the user's own, then the cheap ones first.
 
     Args:
         workload: The jobs of the first half.
@@ -84,7 +84,7 @@ def named_candidates(workload: Workload, cluster: Cluster, own: Iterable[str]) -
     names += ["priority+easy"] if _varies(workload, "priority") else []
     names += [CONSERVATIVE] if len(workload) <= MOST_CONSERVATIVE else []
     found = [Candidate(name, parse_rules(name)) for name in own]
-    found = [Candidate(YARDSTICK, parse_policy(YARDSTICK)), *found]
+    found.append(Candidate(YARDSTICK, parse_policy(YARDSTICK)))
     found += [Candidate(name, parse_policy(name)) for name in names]
     extra = {name: 1000.0 if name in relevant_weights(workload, cluster) else 0.0 for name in WEIGHTS[3:]}
     nothing = {"fair_share_weight": 0.0, "size_weight": 0.0}

@@ -22,6 +22,7 @@ FEWEST_STEPS = 24
 """Mean waits are by hour, or by less where there are fewer hours than this."""
 FEWEST_CORRELATED = 3
 QUARTERS = 4
+TENTHS = 10
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Closeness:
 
     Attributes:
         jobs: That were compared.
-        misfit: Mean over jobs of |log(simulated + grain) - log(recorded + grain)|; what a search minimises.
+        misfit: What a search minimises (``Misfit``).
         median_error_s: Of |simulated - recorded| over jobs.
         p90_error_s: Its 90th percentile.
         mean_recorded_s: Mean recorded wait.
@@ -89,13 +90,49 @@ def grain_of(recorded_s: Floats) -> float:
     return float(np.clip(recorded_s.mean() / 10, LEAST_GRAIN_S, NEAR_S))
 
 
-def misfit(recorded_s: Floats, simulated_s: Floats, grain_s: float) -> float:
-    """Mean difference of the logarithms of waits, a grain added to each.
+@dataclass(frozen=True)
+class Misfit:
+    """How badly waits fit, by tenths of the jobs: a search minimises the value.
 
-    Few very long waits do not outweigh all others, as they would in a mean error in seconds, and jobs that
-    hardly wait still count, which a median would not notice.
+    By job, few very long waits do not outweigh all others, as they would in a mean error in seconds, and
+    jobs that hardly wait still count, which a median would not notice. But a policy may have most jobs right
+    and the few that make up the mean wait wrong; so means of tenths count as much.
+
+    Attributes:
+        by_job: Mean over jobs of |log(simulated + grain) - log(recorded + grain)|, of each tenth.
+        of_mean: log(mean simulated wait + grain) - log(mean recorded one + grain), of each tenth.
     """
-    return float(np.abs(np.log(simulated_s + grain_s) - np.log(recorded_s + grain_s)).mean())
+
+    by_job: Floats
+    of_mean: Floats
+
+    @property
+    def value(self) -> float:
+        """The mean by job, and the root mean square of means."""
+        return float(self.by_job.mean() + math.sqrt((self.of_mean**2).mean()))
+
+    def is_below(self, other: "Misfit", least_gain: float) -> bool:
+        """Whether it fits better than another by a share, and by a standard error (jackknife over tenths)."""
+        gain = other.value - self.value
+        if gain <= least_gain * other.value:
+            return False
+        count = len(self.by_job)
+        without = [other._without(part).value - self._without(part).value for part in range(count)]
+        variance = (count - 1) * float(np.var(without))
+        return gain > math.sqrt(variance)
+
+    def _without(self, part: int) -> "Misfit":
+        return Misfit(np.delete(self.by_job, part), np.delete(self.of_mean, part))
+
+
+def misfit(recorded_s: Floats, simulated_s: Floats, grain_s: float) -> Misfit:
+    """How badly waits of jobs, at least two and in order of submit, fit recorded ones."""
+    apart = np.abs(np.log(simulated_s + grain_s) - np.log(recorded_s + grain_s))
+    parts = np.array_split(np.arange(len(apart)), min(TENTHS, len(apart)))
+    return Misfit(
+        np.array([apart[part].mean() for part in parts]),
+        np.array([_apart(recorded_s[part], simulated_s[part], grain_s) for part in parts]),
+    )
 
 
 def share_near(recorded_s: Floats, simulated_s: Floats, near_s: float) -> float:
@@ -158,7 +195,7 @@ def closeness(submit_s: Floats, recorded_s: Floats, simulated_s: Floats, grain_s
     recorded, simulated = float(recorded_s.mean()), float(simulated_s.mean())
     return Closeness(
         jobs=len(submit_s),
-        misfit=misfit(recorded_s, simulated_s, grain_s),
+        misfit=misfit(recorded_s, simulated_s, grain_s).value,
         median_error_s=float(np.median(error)),
         p90_error_s=float(np.quantile(error, 0.9)),
         mean_recorded_s=recorded,

@@ -7,7 +7,14 @@ from typing import Literal
 import numpy as np
 
 from gpuyard.calibrate.candidates import YARDSTICK, Candidate, named_candidates
-from gpuyard.calibrate.closeness import Floats, closeness, grain_of, means_by_step, step_of
+from gpuyard.calibrate.closeness import (
+    LEAST_GRAIN_S,
+    Floats,
+    closeness,
+    grain_of,
+    means_by_step,
+    step_of,
+)
 from gpuyard.calibrate.config import CalibrationConfig
 from gpuyard.calibrate.halves import Halves, Replayed, halved, replay, replay_from_record
 from gpuyard.calibrate.result import Calibration, Curves
@@ -16,11 +23,13 @@ from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
 from gpuyard.native.information import informed
-from gpuyard.policies.grammar import parse_policy
+from gpuyard.units import duration
 from gpuyard.workload import Workload
 from gpuyard.workload.shaping.derive import has_dates
 
 Start = Literal["recorded", "replay"]
+UNLIKE = 3.0
+"""Halves whose mean waits differ by more than this factor hardly tell of one another."""
 
 
 def calibrate(
@@ -61,9 +70,11 @@ def calibrate(
         search.try_policies(candidates, fitting)  # another may be the best there
     search.fit_settings()
     best = search.best()
-    start, (own, other) = _second_half(halves, config, best, cluster)
+    given = [one for one in candidates if one.label in (YARDSTICK, *policies)]
+    start, (own, *others) = _second_half(halves, config, best, given, cluster)
     rows = own.rows
     submit_s, recorded_s = halves.jobs.frame["submit_s"].to_numpy()[rows], halves.recorded_s[rows]
+    waits = {one.label: run.wait_s for one, run in zip(given, others, strict=True)}
     return Calibration(
         log=source or workload.metadata.name,
         given=cluster,
@@ -73,33 +84,41 @@ def calibrate(
         limits=limits,
         misfit=best.misfit,
         closeness=closeness(submit_s, recorded_s, own.wait_s, grain_s),
-        yardstick=closeness(submit_s, recorded_s, other.wait_s, grain_s),
+        others={name: closeness(submit_s, recorded_s, wait_s, grain_s) for name, wait_s in waits.items()},
         start=start,
-        curves=_curves(submit_s, recorded_s, own.wait_s, other.wait_s),
+        curves=_curves(submit_s, recorded_s, own.wait_s, waits[YARDSTICK]),
         epoch_s=workload.metadata.epoch_s if has_dates(workload) else None,
         jobs=len(halves.jobs),
         left_out=halves.left_out,
-        notes=halves.notes,
+        notes=(*halves.notes, *_unlike(halves)),
         trials=tuple(search.trials),
         skipped=search.skipped,
         elapsed_s=time.monotonic() - began,
     )
 
 
+def _unlike(halves: Halves) -> tuple[str, ...]:
+    """That one half waits far longer than the other, if so: then the first tells little of the second."""
+    first, second = (float(part.mean()) for part in np.split(halves.recorded_s, [halves.split]))
+    if max(first, second) <= UNLIKE * max(min(first, second), LEAST_GRAIN_S):
+        return ()
+    return (
+        f"The halves of the log differ: mean waits are {duration(first)} in the first, which is searched on, "
+        f"and {duration(second)} in the second.",
+    )
+
+
 def _second_half(
-    halves: Halves, config: SimulationConfig, best: Trial, given: Cluster
-) -> tuple[Start, tuple[Replayed, Replayed]]:
-    """Waits of the second half under the best policy and the yardstick, both begun in the same way."""
-    yardstick = Candidate(YARDSTICK, parse_policy(YARDSTICK))
-    runs = ((best.cluster, best.candidate), (given, yardstick))
+    halves: Halves, config: SimulationConfig, best: Trial, others: Sequence[Candidate], cluster: Cluster
+) -> tuple[Start, list[Replayed]]:
+    """Waits of the second half under the best policy and under others, all begun in the same way."""
+    runs = [(best.cluster, best.candidate), *((cluster, one) for one in others)]
     try:
-        own, other = (replay_from_record(halves, cluster, one.policy, config) for cluster, one in runs)
-        return "recorded", (own, other)
+        return "recorded", [replay_from_record(halves, place, one.policy, config) for place, one in runs]
     except InputError:
         # Not every policy and log goes with a given beginning: then the whole log is replayed.
-        own, other = (replay(halves.jobs, cluster, one.policy, config) for cluster, one in runs)
-        end = len(halves.jobs)
-        return "replay", (own.between(halves.split, end), other.between(halves.split, end))
+        whole = [replay(halves.jobs, place, one.policy, config) for place, one in runs]
+        return "replay", [run.between(halves.split, len(halves.jobs)) for run in whole]
 
 
 def _curves(submit_s: Floats, recorded_s: Floats, own_s: Floats, other_s: Floats) -> Curves:

@@ -59,7 +59,7 @@ class Calibration:
         limits: How long and for what was searched.
         misfit: On the first half.
         closeness: On the second half.
-        yardstick: The same of the yardstick on the given cluster.
+        others: The same of the yardstick and of the user's own policies, on the given cluster, by label.
         start: How the second half began: with what was ``recorded``, or by the ``replay`` of the first.
         curves: Mean waits over time.
         epoch_s: What the log's clock showed at time 0; None if the log has no dates.
@@ -79,7 +79,7 @@ class Calibration:
     limits: CalibrationConfig
     misfit: float
     closeness: Closeness
-    yardstick: Closeness
+    others: Mapping[str, Closeness]
     start: str
     curves: Curves
     epoch_s: float | None
@@ -89,6 +89,11 @@ class Calibration:
     trials: tuple[Trial, ...]
     skipped: Mapping[str, str]
     elapsed_s: float
+
+    @property
+    def yardstick(self) -> Closeness:
+        """How close the yardstick comes."""
+        return self.others[YARDSTICK]
 
     @property
     def is_scaled(self) -> bool:
@@ -145,7 +150,7 @@ class Calibration:
             "given_nodes": self.given.node_count,
             "verdict": self.closeness.verdict,
             "second_half": self.closeness.to_json(),
-            "yardstick": {"policy": YARDSTICK, **self.yardstick.to_json()},
+            "others": {name: one.to_json() for name, one in self.others.items()},
             "start": self.start,
             "first_half_misfit": self.misfit,
             "bounds": {name: asdict(bounds) for name, bounds in BOUNDS.items()},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpuyard.calibrate.candidates import MULTIFACTOR, Candidate, variations
-from gpuyard.calibrate.closeness import misfit
+from gpuyard.calibrate.closeness import Misfit, misfit
 from gpuyard.calibrate.config import CalibrationConfig
 from gpuyard.calibrate.halves import Halves, OutOfTimeError, replay
 from gpuyard.cluster.model import Cluster
@@ -39,16 +39,25 @@ class Trial:
     Attributes:
         candidate: The policy.
         cluster: What it ran on.
-        misfit: As in ``Closeness``.
+        fit: How well it fits.
         stage: When it was tried.
         elapsed_s: How long that took.
     """
 
     candidate: Candidate
     cluster: Cluster
-    misfit: float
+    fit: Misfit
     stage: Stage
     elapsed_s: float
+
+    @property
+    def misfit(self) -> float:
+        """The same as one number."""
+        return self.fit.value
+
+    def beats(self, other: "Trial") -> bool:
+        """Whether it fits better, beyond chance and by a share that is worth another policy."""
+        return self.fit.is_below(other.fit, LEAST_NODE_GAIN if self.stage == "nodes" else LEAST_GAIN)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON-ready values."""
@@ -102,24 +111,23 @@ class Search:
         trials = self.trials if among is None else among
         found = trials[0]
         for one in trials[1:]:
-            other_size = one.stage == "nodes"
-            gain = LEAST_NODE_GAIN if other_size else LEAST_GAIN
-            if one.misfit < found.misfit * (1 - gain):
+            if one.beats(found):
                 found = one
         return found
 
     def try_policies(self, candidates: Sequence[Candidate], cluster: Cluster) -> None:
-        """Try each on a cluster. The very first of all must run: it is the yardstick.
+        """Try each on a cluster. The very first of all must run: what comes later has to beat it.
 
         Raises:
             InputError: if the first cannot.
         """
         for number, one in enumerate(candidates):
             self._tell("policies", number, len(candidates))
-            tried = any(t.candidate is one and t.cluster is cluster for t in self.trials)
-            if not tried and self.trials and self.is_over:
-                self.skipped.setdefault(one.label, "no time or trials were left")
-            elif not tried:
+            places = [trial.cluster for trial in self.trials if trial.candidate is one]
+            if self.trials and self.is_over:
+                if not places:
+                    self.skipped.setdefault(one.label, "no time or trials were left")
+            elif all(place is not cluster for place in places):
                 self._try(one, cluster, "policies", must_run=not self.trials)
         self._tell("policies", len(candidates), len(candidates))
 
@@ -170,7 +178,7 @@ class Search:
                     return leader, False
                 self._tell("settings", len(self.trials), self._limits.trials)
                 trial = self._try(leader.candidate.varied(**{name: value}), cluster, "settings")
-                if trial is not None and trial.misfit < leader.misfit * (1 - LEAST_GAIN):
+                if trial is not None and trial.beats(leader):
                     leader = trial
         return leader, leader is not first
 

@@ -7,10 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpuyard.calibrate.candidates import YARDSTICK
 from gpuyard.calibrate.result import CLUSTER, POLICY, Calibration
 from gpuyard.calibrate.search import Trial
-from gpuyard.calibrate.wording import figure_rows, sentences
+from gpuyard.calibrate.wording import figure_rows, sentences, short_label
 from gpuyard.terminal.curves import draw_curve
 from gpuyard.units import duration
 
@@ -45,12 +44,13 @@ def _figures(found: Calibration) -> Table:
     table = Table(box=None, pad_edge=False, title="On the second half", title_justify="left")
     table.add_column("")
     table.add_column("calibrated", justify="right")
-    table.add_column(YARDSTICK, justify="right")
+    for name in found.others:
+        table.add_column(short_label(name), justify="right")
     table.add_column("recorded", justify="right")
-    own, other = figure_rows(found.closeness), figure_rows(found.yardstick)
-    for name, (title, value) in own.items():
+    others = [figure_rows(one) for one in found.others.values()]
+    for name, (title, value) in figure_rows(found.closeness).items():
         recorded = duration(found.closeness.mean_recorded_s) if name == "mean_simulated_s" else ""
-        table.add_row(title, value, other.get(name, ("", "-"))[1], recorded)
+        table.add_row(title, value, *(other.get(name, ("", "-"))[1] for other in others), recorded)
     return table
 
 
@@ -64,7 +64,9 @@ def _trials(found: Calibration) -> Table:
     for trial in sorted(found.trials, key=lambda one: one.misfit):
         best.setdefault((trial.candidate.label, trial.cluster.node_count), trial)
     for trial in list(best.values())[:MOST_TRIALS]:
-        table.add_row(trial.candidate.label, f"{trial.cluster.node_count:,}", f"{trial.misfit:.3f}")
+        table.add_row(
+            short_label(trial.candidate.label), f"{trial.cluster.node_count:,}", f"{trial.misfit:.3f}"
+        )
     return table
 
 

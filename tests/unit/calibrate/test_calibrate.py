@@ -114,7 +114,7 @@ def test_only_weights_that_matter_are_varied() -> None:
     jobs = some_jobs(users=1)
     weights = relevant_weights(jobs, parse_cluster(CLUSTER))
     assert weights == ["age_weight", "size_weight"]
-    assert named_candidates(jobs, parse_cluster(CLUSTER), ["wfp3+easy"])[1].label == "wfp3+easy"
+    assert named_candidates(jobs, parse_cluster(CLUSTER), ["wfp3+easy"])[0].label == "wfp3+easy"
 
 
 def test_logs_that_cannot_be_calibrated_are_refused() -> None:

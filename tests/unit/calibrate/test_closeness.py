@@ -29,10 +29,27 @@ def test_the_grain_is_a_tenth_of_the_mean_wait_from_3_to_60_s() -> None:
     assert grain_of(floats(1e5)) == 60.0
 
 
-def test_the_misfit_is_the_mean_difference_of_logarithms() -> None:
+def test_the_misfit_is_that_of_jobs_and_that_of_means() -> None:
     # log(20 + 10) - log(0 + 10) = log 3, and twice 90 s against 40 s: log(100 / 50) = log 2.
     found = misfit(floats(0.0, 40.0, 90.0), floats(20.0, 90.0, 40.0), 10.0)
-    assert found == pytest.approx((math.log(3) + 2 * math.log(2)) / 3)
+    by_job = (math.log(3) + 2 * math.log(2)) / 3
+    of_mean = math.sqrt((math.log(3) ** 2 + 2 * math.log(2) ** 2) / 3)
+    assert found.value == pytest.approx(by_job + of_mean)
+    # Of twenty jobs, two make a tenth: one waits too long, the other as much too short.
+    swapped = misfit(floats(*[40.0, 90.0] * 10), floats(*[90.0, 40.0] * 10), 10.0)
+    assert swapped.of_mean.tolist() == [0.0] * 10
+    assert swapped.value == pytest.approx(math.log(2))
+
+
+def test_a_policy_fits_better_only_beyond_chance() -> None:
+    recorded = floats(*[100.0] * 20)
+    same = misfit(recorded, recorded, 10.0)
+    clearly = misfit(recorded, floats(*[200.0] * 20), 10.0)
+    mixed = misfit(recorded, floats(100.0, 100.0, *[200.0] * 16, 2000.0, 2000.0), 10.0)
+    assert same.is_below(clearly, 0.0)
+    assert not clearly.is_below(same, 0.0)
+    assert clearly.value < mixed.value
+    assert not clearly.is_below(mixed, 0.0)  # better in one tenth, worse in another
 
 
 def test_waits_are_near_within_a_tenth_or_some_seconds() -> None:

@@ -3,7 +3,7 @@
 from gpuyard.calibrate.candidates import YARDSTICK
 from gpuyard.calibrate.closeness import BOUNDS
 from gpuyard.calibrate.result import Calibration
-from gpuyard.calibrate.wording import figure_rows, sentences
+from gpuyard.calibrate.wording import figure_rows, sentences, short_label
 from gpuyard.report import layout
 from gpuyard.report.figures import Chart, axis, rounded, time_axis
 from gpuyard.report.frame import PageMaker
@@ -53,10 +53,13 @@ def _curve_chart(found: Calibration) -> Chart:
 
 
 def _figure_table(found: Calibration) -> str:
-    own, other = figure_rows(found.closeness), figure_rows(found.yardstick)
-    rows = [(title, value, other.get(name, ("", "-"))[1]) for name, (title, value) in own.items()]
-    heads = ("figure", "calibrated", YARDSTICK)
-    return layout.text_table("Figures of the second half", heads, rows, numbers=(1, 2))
+    others = [figure_rows(one) for one in found.others.values()]
+    rows = [
+        (title, value, *(other.get(name, ("", "-"))[1] for other in others))
+        for name, (title, value) in figure_rows(found.closeness).items()
+    ]
+    heads = ("figure", "calibrated", *map(short_label, found.others))
+    return layout.text_table("Figures of the second half", heads, rows, numbers=range(1, len(heads)))
 
 
 def _settings_table(found: Calibration) -> str:
