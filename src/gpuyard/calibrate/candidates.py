@@ -46,10 +46,12 @@ class Candidate:
     Attributes:
         label: What people call it.
         policy: Its rules, with settings of its own or without.
+        is_given: Whether the user asked for it.
     """
 
     label: str
     policy: PolicySpec
+    is_given: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def named_candidates(workload: Workload, cluster: Cluster, own: Iterable[str]) -
     names = [*PLAIN]
     names += ["priority+easy"] if _varies(workload, "priority") else []
     names += [CONSERVATIVE] if len(workload) <= MOST_CONSERVATIVE else []
-    found = [Candidate(name, parse_rules(name)) for name in own]
+    found = [_given(name) for name in own]
     found.append(Candidate(YARDSTICK, parse_policy(YARDSTICK)))
     found += [Candidate(name, parse_policy(name)) for name in names]
     extra = {name: 1000.0 if name in relevant_weights(workload, cluster) else 0.0 for name in WEIGHTS[3:]}
@@ -96,6 +98,12 @@ def named_candidates(workload: Workload, cluster: Cluster, own: Iterable[str]) -
     for one in found:
         once.setdefault(one.label, one)
     return list(once.values())
+
+
+def _given(name: str) -> Candidate:
+    policy = parse_rules(name)
+    label = policy.title if isinstance(policy, TunedPolicy) else name
+    return Candidate(label, policy, is_given=True)
 
 
 def relevant_weights(workload: Workload, cluster: Cluster) -> list[str]:

@@ -18,11 +18,13 @@ NEAR_S = 60.0
 LEAST_GRAIN_S = 3.0
 """No scheduler starts jobs at once: real ones take a second or two."""
 STEPS_S = (3600.0, 600.0, 60.0, 10.0, 1.0)
-FEWEST_STEPS = 24
+FEWEST_STEPS = 12
 """Mean waits are by hour, or by less where there are fewer hours than this."""
 FEWEST_CORRELATED = 3
 QUARTERS = 4
 TENTHS = 10
+BEYOND_CHANCE = 2.0
+"""Standard errors by which a policy must fit better than another."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +114,14 @@ class Misfit:
         return float(self.by_job.mean() + math.sqrt((self.of_mean**2).mean()))
 
     def is_below(self, other: "Misfit", least_gain: float) -> bool:
-        """Whether it fits better than another by a share, and by a standard error (jackknife over tenths)."""
+        """Whether it fits better than another by a share, and beyond chance (jackknife over tenths)."""
         gain = other.value - self.value
         if gain <= least_gain * other.value:
             return False
         count = len(self.by_job)
         without = [other._without(part).value - self._without(part).value for part in range(count)]
         variance = (count - 1) * float(np.var(without))
-        return gain > math.sqrt(variance)
+        return gain > BEYOND_CHANCE * math.sqrt(variance)
 
     def _without(self, part: int) -> "Misfit":
         return Misfit(np.delete(self.by_job, part), np.delete(self.of_mean, part))

@@ -70,7 +70,7 @@ def calibrate(
         search.try_policies(candidates, fitting)  # another may be the best there
     search.fit_settings()
     best = search.best()
-    given = [one for one in candidates if one.label in (YARDSTICK, *policies)]
+    given = [one for one in candidates if one.is_given or one.label == YARDSTICK]
     start, (own, *others) = _second_half(halves, config, best, given, cluster)
     rows = own.rows
     submit_s, recorded_s = halves.jobs.frame["submit_s"].to_numpy()[rows], halves.recorded_s[rows]

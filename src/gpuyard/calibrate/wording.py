@@ -1,11 +1,8 @@
 """A calibration in words."""
 
-from pathlib import Path
-
 from gpuyard.calibrate.candidates import YARDSTICK
 from gpuyard.calibrate.closeness import Closeness
 from gpuyard.calibrate.result import Calibration
-from gpuyard.policies.policy_file import SUFFIX
 from gpuyard.units import duration, number, plural
 
 FIGURES = {
@@ -45,11 +42,6 @@ def _text(name: str, value: float | str | None) -> str:
     return number(value)
 
 
-def short_label(label: str) -> str:
-    """A policy file by its name, any other policy as it is."""
-    return Path(label).stem if label.endswith(SUFFIX) else label
-
-
 def sentences(found: Calibration) -> list[str]:
     """The answer, what it means, and how it was found."""
     nodes = plural(found.cluster.node_count, "node")
@@ -61,7 +53,7 @@ def sentences(found: Calibration) -> list[str]:
         else "in a replay of the whole log from an empty cluster on"
     )
     return [
-        f"Best fit to {found.log}: {short_label(found.candidate.label)} on {nodes}{scaled}. Verdict: "
+        f"Best fit to {found.log}: {found.candidate.label} on {nodes}{scaled}. Verdict: "
         f"{found.closeness.verdict}.",
         found.figures.meaning(),
         f"Searched on the first half, {plural(len(found.trials), 'trial')} in {duration(found.elapsed_s)}; "

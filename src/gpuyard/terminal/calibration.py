@@ -9,7 +9,7 @@ from rich.text import Text
 
 from gpuyard.calibrate.result import CLUSTER, POLICY, Calibration
 from gpuyard.calibrate.search import Trial
-from gpuyard.calibrate.wording import figure_rows, sentences, short_label
+from gpuyard.calibrate.wording import figure_rows, sentences
 from gpuyard.terminal.curves import draw_curve
 from gpuyard.units import duration
 
@@ -45,7 +45,7 @@ def _figures(found: Calibration) -> Table:
     table.add_column("")
     table.add_column("calibrated", justify="right")
     for name in found.others:
-        table.add_column(short_label(name), justify="right")
+        table.add_column(name, justify="right")
     table.add_column("recorded", justify="right")
     others = [figure_rows(one) for one in found.others.values()]
     for name, (title, value) in figure_rows(found.closeness).items():
@@ -64,9 +64,7 @@ def _trials(found: Calibration) -> Table:
     for trial in sorted(found.trials, key=lambda one: one.misfit):
         best.setdefault((trial.candidate.label, trial.cluster.node_count), trial)
     for trial in list(best.values())[:MOST_TRIALS]:
-        table.add_row(
-            short_label(trial.candidate.label), f"{trial.cluster.node_count:,}", f"{trial.misfit:.3f}"
-        )
+        table.add_row(trial.candidate.label, f"{trial.cluster.node_count:,}", f"{trial.misfit:.3f}")
     return table
 
 

@@ -3,7 +3,7 @@
 from gpuyard.calibrate.candidates import YARDSTICK
 from gpuyard.calibrate.closeness import BOUNDS
 from gpuyard.calibrate.result import Calibration
-from gpuyard.calibrate.wording import figure_rows, sentences, short_label
+from gpuyard.calibrate.wording import figure_rows, sentences
 from gpuyard.report import layout
 from gpuyard.report.figures import Chart, axis, rounded, time_axis
 from gpuyard.report.frame import PageMaker
@@ -58,7 +58,7 @@ def _figure_table(found: Calibration) -> str:
         (title, value, *(other.get(name, ("", "-"))[1] for other in others))
         for name, (title, value) in figure_rows(found.closeness).items()
     ]
-    heads = ("figure", "calibrated", *map(short_label, found.others))
+    heads = ("figure", "calibrated", *found.others)
     return layout.text_table("Figures of the second half", heads, rows, numbers=range(1, len(heads)))
 
 
