@@ -25,6 +25,8 @@ FEWEST_JOBS = 100
 """Of a log that can be calibrated."""
 UNSETTLED = 0.1
 """Share of the first half that is not compared: the simulated cluster begins empty, the real one did not."""
+AFTER = 0.25
+"""Jobs that come after the first half and do not count, as a share of it."""
 MOST_OVER = 0.1
 """Share of the time in which a log may use more GPUs than the cluster has; such seconds are rounding."""
 
@@ -39,10 +41,10 @@ class Halves:
 
     Attributes:
         jobs: All of them.
-        first: The jobs of the first half.
+        first: The jobs of the first half, and some that came next: jobs that still waited wait for them too.
         split: The row of the first job of the second half.
         searched: Rows of the first half that a search goes by: from where on the simulated cluster is busy,
-            and only jobs that had started when the second half began. The waits of others depend on it.
+            and only jobs that had started when the last of ``first`` came.
         recorded_s: How long each really waited.
         left_out: Jobs of the log that are not among them, as it does not say when they started, or they can
             never run on the cluster.
@@ -89,11 +91,12 @@ def halved(workload: Workload, cluster: Cluster, config: SimulationConfig, most_
     jobs = Workload(jobs.frame[kept], workload.metadata)
     notes = _impossible(jobs, cluster, most_gpus)
     split = len(jobs) // 2
-    first = derived(jobs, jobs.frame[:split], "first-half", {"jobs": split})
+    end = split + round(AFTER * split)
+    first = derived(jobs, jobs.frame[:end], "first-half", {"jobs": end})
     start_us, _ = recorded_times_us(jobs, np.arange(len(jobs)))
     submit_us = microseconds(jobs.frame["submit_s"])
     rows = np.arange(round(UNSETTLED * split), split)
-    started = rows[start_us[rows] <= submit_us[split]]
+    started = rows[start_us[rows] <= submit_us[end - 1]]
     searched = started if len(started) >= FEWEST_JOBS // 4 else rows
     wait_s = np.maximum(start_us - submit_us, 0) / 1e6
     return Halves(jobs, first, split, searched, wait_s, len(workload) - len(jobs), notes)

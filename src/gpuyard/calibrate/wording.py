@@ -58,9 +58,20 @@ def sentences(found: Calibration) -> list[str]:
         found.figures.meaning(),
         f"Searched on the first half, {plural(len(found.trials), 'trial')} in {duration(found.elapsed_s)}; "
         f"reported on the second half, {half}, {begun}.",
+        *_at_the_edge(found),
         *_beside(found),
         *_left_out(found),
     ]
+
+
+def _at_the_edge(found: Calibration) -> list[str]:
+    """That the fewest or most nodes that were tried fit best, if so: then more than the size is wrong."""
+    sizes = [trial.cluster.node_count for trial in found.trials]
+    if not found.is_scaled or min(sizes) < found.cluster.node_count < max(sizes):
+        return []
+    if found.cluster.node_count < found.given.node_count:
+        return ["No smaller cluster was tried. Jobs that ran may be missing from the log."]
+    return ["No larger cluster was tried. Are all nodes given?"]
 
 
 def _left_out(found: Calibration) -> list[str]:

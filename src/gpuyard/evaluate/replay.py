@@ -168,6 +168,7 @@ def replay_document(
                 "counters": dict(run.result.counters),
                 "notes": list(run.result.notes),
                 "impossible": run.result.impossible,
+                "calibration": dict(run.entry.calibration) or None,
                 "schedule_hash": run.result.schedule.hash(),
             }
             for run in runs
