@@ -64,12 +64,7 @@ def calibrate(
     grain_s = grain_of(halves.recorded_s)
     search = Search(halves, config, limits, grain_s, progress)
     candidates = named_candidates(halves.first, cluster, policies)
-    search.try_policies(candidates, cluster)
-    search.try_sizes(cluster)
-    if (fitting := search.best().cluster) is not cluster:
-        search.try_policies(candidates, fitting)  # another may be the best there
-    search.fit_settings()
-    best = search.best()
+    best = _found(search, candidates, cluster)
     given = [one for one in candidates if one.is_given or one.label == YARDSTICK]
     start, (own, *others) = _second_half(halves, config, best, given, cluster)
     rows = own.rows
@@ -95,6 +90,16 @@ def calibrate(
         skipped=search.skipped,
         elapsed_s=time.monotonic() - began,
     )
+
+
+def _found(search: Search, candidates: Sequence[Candidate], cluster: Cluster) -> Trial:
+    """The trial that fits the first half best: policies, then sizes of the cluster, then settings."""
+    search.try_policies(candidates, cluster)
+    search.try_sizes(cluster)
+    if (fitting := search.best().cluster) is not cluster:
+        search.try_policies(candidates, fitting)  # another may be the best there
+    search.fit_settings()
+    return search.best()
 
 
 def _unlike(halves: Halves) -> tuple[str, ...]:

@@ -63,16 +63,10 @@ def calibrate(
     jobs, machines, _ = open_trace(log, cluster)
     if machines is None:
         raise InputError("--cluster is missing: which cluster did the log run on?")
+    own, name = policy or (), Path(log).name
     with StageProgress() as progress:
-        found = find(
-            jobs,
-            machines,
-            simulation,
-            limits,
-            policies=policy or (),
-            source=Path(log).name,
-            progress=progress.update,
-        )
+        tell = progress.update
+        found = find(jobs, machines, simulation, limits, policies=own, source=name, progress=tell)
     if why := why_chosen(simulation, jobs):
         print_note(why)
     for note in found.notes:
