@@ -46,6 +46,8 @@ LIMITS = """
 - **What it costs.** Long jobs pay for short ones within the limits: the 99th percentile of no class of jobs
   rises by more than a quarter, and the longest wait by no more than half.
 - **Do windows say what a replay says?** [Nearly always](agreement.md).
+- **Does a simulated "today" wait as the real one did?** [Fairly on a real Slurm, poorly on most
+  public logs](calibration.md).
 - **Chance.** Intervals show how jobs differ. One experiment takes {minutes} on two cores.
 """
 

@@ -22,6 +22,10 @@ VERBS = {
     "demo": ("demo:demo", "Compare policies on a small built-in workload, then train one and test it."),
     "simulate": ("simulate:simulate", "Replay a workload under one or more policies and compare them."),
     "evaluate": ("evaluate:evaluate", "Compare policies on held-out jobs, and say how sure the answer is."),
+    "calibrate": (
+        "calibration.verb:calibrate",
+        "Find the policy that reproduces a log's recorded waits, and say how closely.",
+    ),
     "report": ("report:report", "Show which policy is best, by how much and how sure, on one HTML page."),
     "explain": ("policies:explain", "Say why a job of a simulated schedule started when and where it did."),
     "policies": ("policies:policies_app", "List every order, backfill and placement."),
@@ -39,7 +43,7 @@ VERBS = {
 """Where each verb is, and its summary in the list, in the order of the list."""
 
 
-MANY_SETTINGS = ("simulate", "evaluate", "explain")
+MANY_SETTINGS = ("simulate", "evaluate", "calibrate", "explain")
 """Verbs with settings that few need."""
 
 

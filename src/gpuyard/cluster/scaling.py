@@ -57,3 +57,42 @@ def apportion(sizes: Sequence[int], total: int, *, least: int) -> list[int]:
         chosen = max(open_, key=lambda i: step * (sizes[i] * total - counts[i] * everything))
         counts[chosen] += step
     return counts
+
+
+def scale_cluster(cluster: Cluster, factor: float) -> Cluster:
+    """A cluster with ``factor`` times the nodes of each group, rounded, at least one; partitions keep theirs.
+
+    Of a group that shrinks the first nodes stay. A node that is added to a group is in the partitions of one
+    that is there: the first of the group first, then the second, and so on. Nodes lose their names, as those
+    of new ones are unknown.
+
+    Args:
+        cluster: The cluster.
+        factor: Above 0.
+
+    Raises:
+        InputError: for another factor.
+    """
+    if not factor > 0:
+        raise InputError(f"cannot scale a cluster by the factor {factor:g}; give one above 0")
+    counts = [max(1, round(group.count * factor)) for group in cluster.nodes]
+    if counts == [group.count for group in cluster.nodes]:
+        return cluster
+    stands_for: list[int] = []
+    first = 0
+    for group, count in zip(cluster.nodes, counts, strict=True):
+        stands_for += [first + index % group.count for index in range(count)]
+        first += group.count
+    groups = zip(cluster.nodes, counts, strict=True)
+    nodes = tuple(group.model_copy(update={"count": count, "names": None}) for group, count in groups)
+    partitions = []
+    for partition in cluster.partitions:
+        members = set(cluster.partition_nodes(partition).tolist())
+        numbers = [str(node) for node, old in enumerate(stands_for) if old in members]
+        if not numbers:
+            raise InputError(
+                f"cluster {cluster.name} with {sum(counts):,} nodes: partition {partition.name} has none left"
+            )
+        partitions.append(partition.model_copy(update={"nodes": ",".join(numbers)}))
+    changed = {"name": f"{cluster.name}-{sum(counts)}-nodes", "nodes": nodes, "partitions": tuple(partitions)}
+    return cluster.model_copy(update=changed)

@@ -150,6 +150,7 @@ def _tuned_entry(policy: TunedPolicy, role: Role) -> PolicyEntry:
         role,
         rules=policy.grammar,
         settings=dict(policy.settings),
+        calibration={} if policy.calibration is None else policy.calibration.model_dump(),
     )
 
 

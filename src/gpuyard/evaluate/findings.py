@@ -54,6 +54,7 @@ Kind = Literal[
     "unfinished",
     "losers",
     "unexplained",
+    "calibrated",
 ]
 
 
@@ -121,6 +122,7 @@ def findings(comparison: Comparison) -> list[Finding]:
         *_how_sure(comparison),
         *_how_busy(comparison),
         *_not_tried(comparison),
+        *calibrated(comparison),
     ]
     return [
         *(_all_alike(comparison) or answer),
@@ -130,6 +132,14 @@ def findings(comparison: Comparison) -> list[Finding]:
         *_left_out(comparison),
         *_unfinished(comparison),
     ]
+
+
+def calibrated(comparison: Comparison) -> list[Finding]:
+    """How closely the reference reproduces a log, if it is a policy file that says so."""
+    if comparison.reference is None:
+        return []
+    figures = comparison.policy(comparison.reference).calibration
+    return [Finding("calibrated", (comparison.reference,), dict(figures))] if figures else []
 
 
 def who_loses(comparison: Comparison) -> list[Finding]:

@@ -228,6 +228,7 @@ def replay_document(
                 "notes": list(run.result.notes),
                 "impossible": run.result.impossible,
                 "marks": list(run.result.marks),
+                "calibration": dict(run.entry.calibration) or None,
                 "schedule_hash": run.result.schedule.hash(),
             }
             for run in runs

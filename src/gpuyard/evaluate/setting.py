@@ -152,6 +152,8 @@ class PolicyEntry:
         rules: Of a policy file: the policy's name that it states, with its placement; else empty.
         settings: Those that a policy file states.
         is_assumed: Whether it is the reference because nobody said what runs today.
+        calibration: How closely it reproduces a log, as its policy file says, as JSON; empty if that is not
+            known.
     """
 
     name: str
@@ -164,6 +166,7 @@ class PolicyEntry:
     rules: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     is_assumed: bool = False
+    calibration: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_shown(self) -> bool:

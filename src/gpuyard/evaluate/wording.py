@@ -9,6 +9,7 @@ from gpuyard.evaluate.comparison import Comparison, Loser
 from gpuyard.evaluate.findings import Finding, findings, who_loses
 from gpuyard.evaluate.setting import Setting
 from gpuyard.metrics.guards import ALL, BrokenLimit
+from gpuyard.policies.calibrated import CalibrationFigures
 from gpuyard.simulation.recorded_waits import RecordedWaits
 from gpuyard.units import metric_label, metric_text, number, plural
 
@@ -406,6 +407,10 @@ class _Words:
             f"jobs left unfinished, on average: {told}."
         )
 
+    def calibrated(self, found: Finding) -> str:
+        figures = CalibrationFigures.model_validate(dict(found.numbers))
+        return figures.sentence(self._label(found.policies[0]))
+
     def losers(self, found: Finding) -> str:
         policy = found.policies[0]
         label, other = self._label(policy), self._label(found.policies[-1])
@@ -462,6 +467,7 @@ _SENTENCES: Mapping[str, Callable[[_Words, Finding], str]] = {
     "unfinished": _Words.unfinished,
     "losers": _Words.losers,
     "unexplained": _Words.unexplained,
+    "calibrated": _Words.calibrated,
 }
 
 _REASONS: Mapping[str, Callable[[_Words, Finding], str]] = {

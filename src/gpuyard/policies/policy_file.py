@@ -5,7 +5,7 @@ See docs/formats/policy-file.md. Whatever runs a policy asks it for the settings
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from pydantic import ValidationError
 from gpuyard.config import POLICY_SETTINGS, SimulationConfig, refusal
 from gpuyard.errors import InputError
 from gpuyard.files import read_toml, toml_text
+from gpuyard.policies.calibrated import CalibrationFigures
 from gpuyard.policies.grammar import PolicySpec, parse_policy
 from gpuyard.registry import suggest
 
 SUFFIX = ".toml"
+KEYS = ("policy", "settings", "calibration")
 EXPECTED = 'expected policy = "NAME", such as "multifactor+easy", and a table [settings]'
 
 
@@ -31,6 +33,8 @@ class TunedPolicy(PolicySpec):
     """Whether its file says where jobs go, rather than leaving that to the policies it is compared with."""
     settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Those of ``POLICY_SETTINGS`` that its file states, checked."""
+    calibration: CalibrationFigures | None = field(default=None, compare=False)
+    """How closely it reproduces a log, if its file says so."""
 
     @property
     def name(self) -> str:
@@ -59,14 +63,15 @@ def read_policy_file(path: str | Path) -> TunedPolicy:
         InputError: naming the file, and the key that is wrong.
     """
     document = read_toml(path)
-    unknown = next((key for key in document if key not in ("policy", "settings")), None)
+    unknown = next((key for key in document if key not in KEYS), None)
     if unknown is not None:
         hint = "; is it a cluster? Give that as --cluster" if unknown in ("nodes", "gpu_types") else ""
         raise InputError(f"{path}: unknown key {unknown}{hint or f'; {EXPECTED}'}")
     name, settings = document.get("policy"), document.get("settings", {})
     if not isinstance(name, str) or not isinstance(settings, Mapping):
         raise InputError(f"{path}: has no policy, or settings are no table; {EXPECTED}")
-    return tuned_policy(name, settings, str(path))
+    policy = tuned_policy(name, settings, str(path))
+    return replace(policy, calibration=_checked_calibration(document.get("calibration"), str(path)))
 
 
 def tuned_policy(name: str, settings: Mapping[str, Any], path: str) -> TunedPolicy:
@@ -89,6 +94,17 @@ def tuned_policy(name: str, settings: Mapping[str, Any], path: str) -> TunedPoli
     return TunedPolicy(**rules, path=path, states_placement="/" in name, settings=checked)
 
 
+def _checked_calibration(figures: Any, path: str) -> CalibrationFigures | None:
+    if figures is None:
+        return None
+    if not isinstance(figures, Mapping):
+        raise InputError(f"{path}: calibration is no table; gpuyard calibrate writes it")
+    try:
+        return CalibrationFigures.model_validate(dict(figures))
+    except ValidationError as error:
+        raise refusal(error, path, prefix=("calibration",)) from None
+
+
 def _checked_settings(settings: Mapping[str, Any], path: str) -> dict[str, Any]:
     for key in settings:
         if key in POLICY_SETTINGS:
@@ -106,9 +122,12 @@ def _checked_settings(settings: Mapping[str, Any], path: str) -> dict[str, Any]:
     return {key: getattr(config, key) for key in settings}
 
 
-def policy_file_text(policy: str, settings: Mapping[str, Any]) -> str:
+def policy_file_text(
+    policy: str, settings: Mapping[str, Any], calibration: CalibrationFigures | None = None
+) -> str:
     """The text of a policy file."""
-    return toml_text({"policy": policy, "settings": settings})
+    figures = {} if calibration is None else {"calibration": calibration.model_dump()}
+    return toml_text({"policy": policy, "settings": settings, **figures})
 
 
 def parse_rules(text: str) -> PolicySpec:

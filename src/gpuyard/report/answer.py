@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuyard.evaluate.bootstrap import Difference, Verdict
-from gpuyard.evaluate.findings import advice, findings, tied_with
+from gpuyard.evaluate.findings import advice, calibrated, findings, tied_with
 from gpuyard.evaluate.wording import PAGE, limit_in_words, one_of, reference_role, sentences
 from gpuyard.metrics.classes import is_far_above
 from gpuyard.policies.base import RECORDED
@@ -128,7 +128,9 @@ def answer_of_windows(
     ties = _ties(comparison, standings, pair)
     sentence = _sentence(comparison, pair, bool(ties))
     ahead, chosen = _ahead(comparison, standings, pair), _otherwise_chosen(comparison)
-    sure = " ".join(filter(None, (_doubt(comparison), _sureness(pair), _ties_text(ties), ahead, chosen)))
+    fitted = " ".join(sentences(comparison, calibrated(comparison), PAGE))
+    said = (_doubt(comparison), _sureness(pair), _ties_text(ties), ahead, chosen, fitted)
+    sure = " ".join(filter(None, said))
     is_asked = comparison.whole is not None and other.name == comparison.reference
     asked = dict.fromkeys((metric, *ALARMED)) if is_asked else {}
     wholes = {name: found for name in asked if (found := comparison.in_whole(subject.name, name)) is not None}
@@ -149,9 +151,9 @@ def _weakness(setting: "Setting") -> str:
 
 
 def _words(comparison: "Comparison") -> list[str]:
-    """More in words, without the policies that are tied, and doubts: those worth a name stand above."""
-    told = [one for one in findings(comparison) if one.kind not in ("ties", "unexplained")]
-    return sentences(comparison, told, PAGE)
+    """More in words, without what stands above: ties, doubts, and how closely the reference fits a log."""
+    above = ("ties", "unexplained", "calibrated")
+    return sentences(comparison, [one for one in findings(comparison) if one.kind not in above], PAGE)
 
 
 def _doubt(comparison: "Comparison") -> str:

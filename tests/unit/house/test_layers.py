@@ -26,7 +26,7 @@ LAYERS = (
     ("env", "serve"),
     ("scale",),
     ("learn",),
-    ("evaluate",),
+    ("evaluate", "calibrate"),
     ("report", "terminal"),
     ("dashboard",),
     ("cli",),
@@ -185,6 +185,7 @@ def heavy_modules_after(statement: str) -> str:
         "from gpuyard.cli import main; main(['export', '--help'])",
         "from gpuyard.cli import main; main(['train', '--help'])",
         "from gpuyard.cli import main; main(['evaluate', '--help'])",
+        "from gpuyard.cli import main; main(['calibrate', '--help'])",
     ],
 )
 def test_what_must_be_quick_loads_nothing_heavy(statement: str) -> None:
