@@ -126,7 +126,7 @@ def simulate(
     usual = tuple(COMPARED if len(runs) > 1 else OF_ONE_POLICY)
     cost = () if price is None or "energy_cost" in usual else ("energy_cost",)
     show_comparison(console, workload, runs, chosen or usual + cost)
-    _show_calibration(console, runs[0])
+    _show_calibration(console, runs)
     if by is not None:
         _show_classes(console, by, runs, chosen)
     if out is not None:
@@ -135,13 +135,14 @@ def simulate(
         )
 
 
-def _show_calibration(console: "Console", first: "PolicyRun") -> None:
+def _show_calibration(console: "Console", runs: "Sequence[PolicyRun]") -> None:
     """How closely what the others are compared with reproduces a log, if its file says so."""
     from gpuyard.policies.calibrated import CalibrationFigures
 
-    if first.entry.calibration:
-        figures = CalibrationFigures.model_validate(dict(first.entry.calibration))
-        console.print(figures.sentence(first.entry.label), "", sep="\n")
+    entry = next((run.entry for run in runs if run.entry.role == "reference"), runs[0].entry)
+    if entry.calibration:
+        figures = CalibrationFigures.model_validate(dict(entry.calibration))
+        console.print(figures.sentence(entry.label), "", sep="\n")
 
 
 def replayed(

@@ -36,7 +36,7 @@ def calibrate(
         list[str] | None,
         Parameter(
             negative=(),
-            help="Try this policy or policy file too, such as that of your slurm.conf; repeat it for more.",
+            help="Measure this policy or policy file, such as that of your slurm.conf, and search for nothing.",
         ),
     ] = None,
     out: Annotated[
