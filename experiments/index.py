@@ -47,7 +47,8 @@ LIMITS = """
   rises by more than a quarter, and the longest wait by no more than half.
 - **Do windows say what a replay says?** [Nearly always](agreement.md).
 - **Does a simulated "today" wait as the real one did?** [Fairly on a real Slurm, poorly on most
-  public logs](calibration.md).
+  public logs](calibration.md). [Job by job](fidelity.md) a simulated Slurm is about as far from the real one
+  as that is from itself.
 - **Chance.** Intervals show how jobs differ. One experiment takes {minutes} on two cores.
 """
 
