@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import production
 from gpuyard.registry import register
 from harness import BenchResult, measure_apart
 
@@ -59,6 +60,8 @@ def policies() -> Iterator[BenchResult]:
             1.0,
             lower_is_better=True,
         )
+    yield from production.on_logs()
+    yield from production.on_queues()
 
 
 def _run(policy: str) -> dict[str, float]:

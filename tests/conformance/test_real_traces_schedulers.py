@@ -96,7 +96,10 @@ def test_lsf_event_log_is_refused(shared_traces):
 
 SIX = {
     "slurm-sacct/xdmod_phillips.log.gz": (),  # 2 of its jobs have GPUs
-    "slurm-sacct/aws_sacct-output-v1.txt.gz": ("no-gpu-field",),
+    "slurm-sacct/aws_sacct-output-v1.txt.gz": (
+        "no-gpu-field",
+        "rejected-rows",
+    ),  # 109 of 483 jobs ran for 0 s
     "slurm-sacct/xdmod_unit_accounting-logs.log": ("no-gpus", "rejected-rows"),  # 1 of 4 rows ran for 0 s
     "lsf/aws_lsb.acct.16.gz": ("no-gpus",),
     "lsf/xdmod_unit_accounting-logs.log": ("no-gpus",),

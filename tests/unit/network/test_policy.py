@@ -205,10 +205,11 @@ def test_a_path_is_a_policy_wherever_one_is_named(tmp_path: Path, capsys: pytest
         app(["simulate", *arguments, *more])
     printed = capsys.readouterr()
     results = json.loads(printed.out)["results"]
-    assert [result["policy"] for result in results] == [str(run), "sjf+easy/consolidate"]
-    assert results[0]["metrics"]["completed_jobs"] == 80
+    named = ["fifo+easy/consolidate", str(run), "sjf+easy/consolidate"]
+    assert [result["policy"] for result in results] == named
+    assert results[1]["metrics"]["completed_jobs"] == 80
     assert "was trained with estimates history, but runs with noisy" in printed.err
-    assert len(list((tmp_path / "out").glob("schedules/*.parquet"))) == 2
+    assert len(list((tmp_path / "out").glob("schedules/*.parquet"))) == 3
 
 
 def test_name_of_a_run_without_its_folder_is_told_where_it_is(

@@ -503,7 +503,6 @@ def test_a_job_without_an_estimate_reserves_its_node_for_good() -> None:
         ({"settings": Settings(locality_penalty=0.1)}, "locality"),
         ({"settings": Settings(sleep_after_s=1.0)}, "sleep"),
         ({"settings": Settings(group_quotas={"x": 1})}, "quotas"),
-        ({"given": Beginning(1)}, "beginning"),
         ({"given": Beginning(1), "policy": Policy("fifo"), "jobs": [Job(0, 1, 1, after=(3,))]}, "beginning"),
         ({"partitions": PLACES, "policy": Policy("fifo", "conservative")}, "conservative"),
         ({"partitions": PLACES, "policy": Policy("fifo", placement="spread")}, "spread"),

@@ -6,14 +6,14 @@ import pytest
 from experiments.fidelity.comparison import compare, compare_again, measure, read_log
 from gpuyard import InputError, SimulationConfig
 
-HEADER = "JobID|User|Partition|State|Submit|Start|End|Timelimit|NNodes|NodeList|ReqTRES|AllocTRES"
+HEADER = "JobID|User|Account|Partition|State|Submit|Start|End|Timelimit|NNodes|NodeList|ReqTRES|AllocTRES"
 
 
 def log_line(job: int, submit: int, start: int, end: int, nodes: str, gpus: int) -> str:
     day = "2026-03-01T00:00:"
     tres = f"billing={gpus},cpu=1,gres/gpu={gpus},node=1"
     times = f"{day}{submit:02}|{day}{start:02}|{day}{end:02}"
-    return f"{job}|ada|batch|COMPLETED|{times}|00:01:00|1|{nodes}|{tres}|{tres}"
+    return f"{job}|ada|physics|batch|COMPLETED|{times}|00:01:00|1|{nodes}|{tres}|{tres}"
 
 
 def table(start_s: list[float], wait_s: list[float], nodes: list[list[int]]) -> pl.DataFrame:
