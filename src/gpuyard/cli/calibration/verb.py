@@ -36,7 +36,7 @@ def calibrate(
         list[str] | None,
         Parameter(
             negative=(),
-            help="Measure this policy or policy file, such as that of your slurm.conf, and search for nothing.",
+            help="Measure this policy or policy file, such as that of your slurm.conf; search nothing.",
         ),
     ] = None,
     out: Annotated[
