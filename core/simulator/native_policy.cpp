@@ -46,12 +46,12 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot, bool 
     if (policy.backfill == Backfill::slurm) node_plan_ = std::make_unique<NodePlan>(state_, *snapshot.demands, placer_);
     if (for_run && indexes()) make_indexes();
     if (policy.backfill != Backfill::conservative) return;
-    const bool limited =
-        std::any_of(snapshot.demands->begin(), snapshot.demands->end(), [](const Demand& d) { return d.limited; });
+    const bool limited = counts_cpus_or_memory(snapshot.state.spec(), *snapshot.demands);
     const bool may_postpone =
         for_run && order_traits_.fixed_while_waiting() && !policy.ages() && placer_.needs_only_room();
     for (std::size_t q = 0; q < queues_.size(); ++q)
-        queues_[q].plan = std::make_unique<Reservations>(snapshot, static_cast<std::int32_t>(q), limited, may_postpone);
+        queues_[q].plan =
+            std::make_unique<Reservations>(snapshot, static_cast<std::int32_t>(q), limited, placer_, may_postpone);
 }
 
 // --- Who waits --------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ namespace gpuyard {
 // All demands of which some job fits into what is free now, reservations aside.
 void Reservations::hope_for(std::span<const QueuedJob* const> order, Placer& placer) {
     hopeful_.clear();
+    unhelped_ = last_look_ = 0;
     asked_.resize(hope_.size(), 0);
     for (std::size_t i = order.size(); i-- > 0;) {
         const QueuedJob& job = *order[i];
@@ -32,13 +33,16 @@ void Reservations::hope_for(std::span<const QueuedJob* const> order, Placer& pla
 // After the job at this place has made its reservation.
 void Reservations::lower_hopes(std::size_t at, const Reservation& entry, const QueuedJob& job, Placer& placer) {
     const bool begins = entry.begin_us == snapshot_.now_us;
+    // Each look at all of them costs as much as a few reservations: ever fewer while that does not help.
+    const bool look = built_ && ++unhelped_ >= 2 * last_look_;
+    if (look) last_look_ = unhelped_;
     std::erase_if(hopeful_, [&](std::int32_t demand) {
         auto& shortest = hope_[as_index(demand)].shortest_us;
         while (!shortest.empty() && shortest.back().first <= at) shortest.pop_back();
         if (shortest.empty()) return true;
         if (begins) return !placer.placeable(now_, snapshot_.demand(demand));
         // What is too long for one job is so for all that take as long or longer, and stays so.
-        return demand == job.demand && built_ &&
+        return (look || (demand == job.demand && built_)) &&
                !profile_.fits_at_once(shortest.back().second, snapshot_.demand(demand), job.row, placer, allocation_);
     });
 }
@@ -52,6 +56,7 @@ void Reservations::postpone() {
 // The rest of the plan of the last instant. Who waited then still ranks in the same order, behind whom it has planned.
 void Reservations::finish_postponed(std::span<const QueuedJob* const> order, Placer& placer) {
     if (!followed_) {
+        earliest_.forget();
         profile_.build(source_, snapshot_);
         for (const Reservation& entry : started_) enter(entry);
         for (const Reservation& entry : plan_) enter(entry);
