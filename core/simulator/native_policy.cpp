@@ -97,7 +97,6 @@ void NativePolicy::prepare() {
     decision_.starts.clear();
     decision_.reservations.clear();
     decision_.wake_us = kEndless;
-    if (order_traits_.changes_by_period()) calculate_again();
     age();
     if (policy_.backfill == Backfill::conservative) return;
     state_ = snapshot_.state;

@@ -152,6 +152,8 @@ void NativePolicy::score_all(const Queue& queue) {
 }
 
 void NativePolicy::rank(const Queue& queue) {
+    // Only now: while nothing fits nobody asks for the order.
+    if (order_traits_.changes_by_period()) calculate_again();
     order_ = &queue.entries;
     if (fixed_) return;
     score_all(queue);
