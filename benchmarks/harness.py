@@ -70,6 +70,16 @@ def measure_apart(script: str, *arguments: str, one_thread: bool = True) -> dict
     return figures
 
 
+TRACES_VARIABLE = "GPUYARD_TRACES"  # where benchmarks in processes of their own look for public logs
+
+
+def traces_folder() -> Path | None:
+    """The folder of public logs: the one that was named, else ../shared/traces, else None."""
+    named = os.environ.get(TRACES_VARIABLE)
+    folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "traces"
+    return folder if folder.is_dir() else None
+
+
 def peak_memory_gb() -> float:
     """Most memory that this process has held so far, in GB.
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import production
 from gpuyard.registry import register
 from harness import BenchResult, measure_apart
+from policy_costs import as_queues_grow, on_logs
 
 SIMPY = str(Path(__file__).with_name("simulate.py"))
 PEER = "SimPy, FIFO on a bare counter"
@@ -29,7 +29,9 @@ MILP_LOAD = 1.1
 
 @register("benchmark", "policies")
 def policies() -> Iterator[BenchResult]:
-    """Preemption against SimPy's plain FIFO, conservative against easy, milp and tier a decision."""
+    """All policies against fifo+easy; preemption against SimPy's plain FIFO; milp and tier a decision."""
+    yield from on_logs()
+    yield from as_queues_grow()
     for policy in PREEMPTIVE:
         rounds = [(_run(policy), measure_apart(SIMPY, "simpy")["jobs_per_s"]) for _ in range(ROUNDS)]
         stops = rounds[0][0]["preemptions"]
@@ -60,8 +62,6 @@ def policies() -> Iterator[BenchResult]:
             1.0,
             lower_is_better=True,
         )
-    yield from production.on_logs()
-    yield from production.on_queues()
 
 
 def _run(policy: str) -> dict[str, float]:

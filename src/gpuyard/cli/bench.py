@@ -1,6 +1,7 @@
 """``gpuyard bench``: speed and memory beside a peer measured in the same run; opens ``benchmarks/``."""
 
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,12 +22,22 @@ def bench(
     names: Annotated[list[str] | None, Parameter(negative=(), help="Benchmarks to run; all if none.")] = None,
     /,
     *,
+    traces: Annotated[
+        Path | None,
+        Parameter(
+            help="A folder of public logs to measure on. (default: ../shared/traces; made logs without it)"
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Measure speed, each figure with that of a peer measured in the same run.
 
     Example: gpuyard bench simulate
     """
+    if traces is not None:
+        if not traces.is_dir():
+            raise InputError(f"--traces {traces} is not a folder")
+        os.environ["GPUYARD_TRACES"] = str(traces.resolve())  # benchmarks run in processes of their own
     results = run(names or (), lambda line: print(line, file=sys.stderr, flush=True))
     if json:
         keys = ("name", "value", "unit", "peer", "peer_value", "ratio", "target", "met")
