@@ -1,0 +1,298 @@
+"""What an adapter saw of a live cluster at one moment: frozen, versioned, and the same for every scheduler.
+
+Times are seconds on the cluster's own clock; for real schedulers that is Unix time.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Literal, Self
+
+from gpuyard.errors import InputError
+
+STATE_VERSION = 1
+
+Phase = Literal["waiting", "starting", "running", "ending"]
+Holder = Literal["", "agent", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a job has on one node."""
+
+    node: str
+    gpus: int = 0
+    cpus: int = 0
+    memory_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job that waits or holds nodes.
+
+    Attributes:
+        id: As the scheduler calls it, such as ``123`` or ``123_7``.
+        phase: ``waiting``, or what it does on its nodes. Jobs that ended are in none.
+        submit_s: When it was submitted.
+        user: Who submitted it.
+        group: Account or project.
+        partition: Or queue. Several, joined by commas, if any of them will do.
+        qos: Quality of service; None if it has none.
+        gpus: In all.
+        nodes: How many its user asked for; 0: as few as possible.
+        cpus: In all.
+        memory_mib: In all, MiB.
+        gpu_types: Types that it may use; None: any.
+        limit_s: Longest run time that its user requested; None: unknown.
+        exclusive: Whether it shares its nodes with nobody.
+        priority: As the scheduler has it now.
+        held: Who keeps it from starting: nobody, the agent, or somebody else (its user, an administrator).
+        left: Why the agent leaves it to the cluster's own scheduler, in a few words; empty if it does not.
+        mark: The decision that the agent last wrote into its comment; empty if none.
+        begin_s: When it started; None while it waits.
+        shares: What it has on each node.
+        requeues: How often it was requeued.
+        can_requeue: Whether it may be stopped and queued again.
+        row: Key of random draws; None: one that follows from ``id``.
+        fair_factor: Of its user, as the scheduler last calculated it, 0 to 1.
+        site_priority: What order ``priority`` goes by: larger is more important.
+        deadline_s: When it should have ended; None: no deadline.
+    """
+
+    id: str
+    phase: Phase
+    submit_s: float
+    user: str = ""
+    group: str = ""
+    partition: str = ""
+    qos: str | None = None
+    gpus: int = 0
+    nodes: int = 0
+    cpus: int = 0
+    memory_mib: int = 0
+    gpu_types: tuple[str, ...] | None = None
+    limit_s: float | None = None
+    exclusive: bool = False
+    priority: float = 0.0
+    held: Holder = ""
+    left: str = ""
+    mark: str = ""
+    begin_s: float | None = None
+    shares: tuple[Share, ...] = ()
+    requeues: int = 0
+    can_requeue: bool = True
+    row: int | None = None
+    fair_factor: float = 1.0
+    site_priority: float = 1.0
+    deadline_s: float | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it holds no nodes yet."""
+        return self.phase == "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node.
+
+    Attributes:
+        name: As the scheduler calls it.
+        gpus: GPUs that it has.
+        gpu_type: Their type; ``gpu`` if the scheduler names none.
+        cpus: CPUs that it has.
+        memory_mib: Memory that it has, MiB.
+        closed: Why no job may start there now, in a few words (down, drained, reserved, planned for another
+            job); empty if jobs may.
+        gpus_used: GPUs in use as the node's own record has it; None: unknown. It may lag behind the jobs.
+        cpus_used: The same of CPUs.
+        memory_used_mib: The same of memory, MiB.
+    """
+
+    name: str
+    gpus: int = 0
+    gpu_type: str = "gpu"
+    cpus: int = 1
+    memory_mib: int = 1
+    closed: str = ""
+    gpus_used: int | None = None
+    cpus_used: int | None = None
+    memory_used_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Nodes that jobs ask for by one name.
+
+    Attributes:
+        name: Its name.
+        nodes: Names of its nodes.
+        default: Whether jobs that name none are its.
+        tier: Jobs of higher tiers come first.
+        open: Whether jobs of it may start now.
+        max_time_s: Longest limit of a job; None: none.
+        max_nodes: Most nodes of a job; None: no limit.
+    """
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    default: bool = False
+    tier: int = 1
+    open: bool = True
+    max_time_s: float | None = None
+    max_nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A job that ended since the last observation.
+
+    Attributes:
+        id: As the scheduler calls it.
+        end_s: When.
+        run_s: How long it ran; None if it never started.
+        timeout: Whether its limit ended it.
+    """
+
+    id: str
+    end_s: float
+    run_s: float | None
+    timeout: bool = False
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """A cluster at one moment.
+
+    Attributes:
+        source: Who said so, such as ``slurm 22.05.8``.
+        now_s: The moment, on the cluster's clock.
+        epoch_s: What a calendar clock (seconds since 1970) showed at time 0 of that clock.
+        jobs: Jobs that wait or hold nodes, each id once.
+        nodes: All nodes, each name once.
+        partitions: All partitions; empty if there are none.
+        ended: Jobs that are known to have ended since the last observation. Jobs that are merely gone are
+            taken to have ended now.
+        notes: What the adapter could not read or left out, for people.
+        backfill_due: Whether a policy that backfills at intervals is to do so now.
+        nodes_changed: Whether a node failed or came back since the last observation.
+        instant: Number of the decision point, where the source counts them; None: the agent counts.
+    """
+
+    source: str
+    now_s: float
+    jobs: tuple[Job, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+    ended: tuple[Ended, ...] = ()
+    epoch_s: float = 0.0
+    notes: tuple[str, ...] = ()
+    backfill_due: bool = True
+    nodes_changed: bool = False
+    instant: int | None = None
+    version: int = field(default=STATE_VERSION)
+
+    @cached_property
+    def by_id(self) -> dict[str, Job]:
+        """Jobs by id."""
+        return {job.id: job for job in self.jobs}
+
+    @cached_property
+    def node_by_name(self) -> dict[str, Node]:
+        """Nodes by name."""
+        return {node.name: node for node in self.nodes}
+
+    @property
+    def waiting(self) -> list[Job]:
+        """Jobs that hold no nodes."""
+        return [job for job in self.jobs if job.waits]
+
+    @property
+    def running(self) -> list[Job]:
+        """Jobs that hold nodes."""
+        return [job for job in self.jobs if not job.waits]
+
+    @cached_property
+    def json_text(self) -> str:
+        """All of it; ``from_json`` reads it back, to the last bit."""
+        return json.dumps(_plain(self), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+    @cached_property
+    def hash(self) -> str:
+        """Of the text: the same state has the same hash anywhere."""
+        return hashlib.sha256(self.json_text.encode()).hexdigest()
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what ``json_text`` wrote.
+
+        Raises:
+            InputError: if it is something else, or of another version.
+        """
+        try:
+            values = json.loads(text)
+            version = values["version"]
+        except (ValueError, KeyError, TypeError):
+            raise InputError("this is no state of a cluster: expected the JSON that gpuyard writes") from None
+        if version != STATE_VERSION:
+            raise InputError(
+                f"a state of version {version}, but this gpuyard reads version {STATE_VERSION}; use the "
+                "gpuyard that wrote it"
+            )
+        try:
+            return cls(**(values | {name: _read(kind, values[name]) for name, kind in _TABLES.items()}))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"a state of a cluster that cannot be read: {error}") from None
+
+    def check(self) -> None:
+        """Raise an InputError if jobs, nodes or partitions appear twice."""
+        for what, names in (
+            ("job", [job.id for job in self.jobs]),
+            ("node", [node.name for node in self.nodes]),
+            ("partition", [partition.name for partition in self.partitions]),
+        ):
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise InputError(f"{self.source}: {what} {twice!r} is listed twice")
+
+    def at(self, now_s: float) -> "ClusterState":
+        """The same at another moment."""
+        return replace(self, now_s=now_s)
+
+
+_DEFAULTS: dict[type, dict[str, Any]] = {
+    kind: {entry.name: entry.default for entry in fields(kind)}
+    for kind in (Job, Node, Partition, Ended, Share)
+}
+_TABLES: dict[str, Any] = {"jobs": Job, "nodes": Node, "partitions": Partition, "ended": Ended, "notes": str}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; what rows have by default is left out."""
+    if isinstance(value, ClusterState):
+        return {entry.name: _plain(getattr(value, entry.name)) for entry in fields(value)}
+    defaults = _DEFAULTS.get(type(value))
+    if defaults is not None:
+        found = ((name, getattr(value, name), default) for name, default in defaults.items())
+        return {name: _plain(one) for name, one, default in found if one != default}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _read(kind: Any, rows: list[Any]) -> tuple[Any, ...]:
+    if kind is str:
+        return tuple(rows)
+    return tuple(kind(**_tuples(row)) for row in rows)
+
+
+def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(row)
+    if "shares" in made:
+        made["shares"] = tuple(Share(**share) for share in made["shares"])
+    for name in ("gpu_types", "nodes"):
+        if isinstance(made.get(name), list):
+            made[name] = tuple(made[name])
+    return made
