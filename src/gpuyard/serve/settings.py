@@ -150,7 +150,7 @@ def make_settings(values: dict[str, Any], where: str = "") -> ServeSettings:
     try:
         return ServeSettings(**values)
     except ValidationError as error:
-        known = {name: None for name in ServeSettings.model_fields}
+        known = dict.fromkeys(ServeSettings.model_fields)
         raise refusal(error, where, known=lambda _: known) from None
     except TypeError as error:
         raise InputError(f"{where}: {error}") from None
