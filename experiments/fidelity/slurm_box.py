@@ -43,6 +43,9 @@ class BoxSettings:
         accounts: Arguments of calls of sacctmgr that are made before slurmctld starts.
         partitions: ``PartitionName=`` lines of slurm.conf.
         lines: Further lines of slurm.conf; they come after those of the box and override them.
+        gpu_type: What kind the fake devices are said to be; empty: none is named.
+        files: Further files next to slurm.conf, such as job_submit.lua, by name.
+        rest: Whether slurmrestd answers on ``SlurmBox.rest_socket``.
     """
 
     nodes: int = 2
@@ -53,11 +56,15 @@ class BoxSettings:
     accounts: tuple[tuple[str, ...], ...] = ()
     partitions: tuple[str, ...] = ("PartitionName=batch Nodes=ALL Default=YES State=UP",)
     lines: tuple[str, ...] = ()
+    gpu_type: str = ""
+    files: tuple[tuple[str, str], ...] = ()
+    rest: bool = False
 
 
-def why_not(accounting: bool = False) -> str | None:
+def why_not(accounting: bool = False, rest: bool = False) -> str | None:
     """Why no box can start here, with what to do; None if one can."""
-    needed = (*_DAEMONS, *(_ACCOUNTING_DAEMONS if accounting else ()), *_TOOLS, "sbatch")
+    further = (*(_ACCOUNTING_DAEMONS if accounting else ()), *(("slurmrestd",) if rest else ()))
+    needed = (*_DAEMONS, *further, *_TOOLS, "sbatch")
     missing = [name for name in needed if shutil.which(name, path=_PATH) is None]
     if missing:
         return f"no real Slurm here ({', '.join(missing)} missing): as root on Debian, tests/live/install.sh"
@@ -93,12 +100,24 @@ class SlurmBox:
         """gn1, gn2, ..."""
         return tuple(f"gn{number}" for number in range(1, self.settings.nodes + 1))
 
-    def run(self, *command: str, timeout_s: float = _CLIENT_TIMEOUT_S) -> str:
+    @property
+    def rest_socket(self) -> Path:
+        """Where slurmrestd answers, if it runs."""
+        return self.directory / "rest.socket"
+
+    def run(self, *command: str, timeout_s: float = _CLIENT_TIMEOUT_S, user: str = "") -> str:
         """What a client such as squeue prints.
+
+        Args:
+            command: Its name and arguments.
+            timeout_s: How long it may take, s.
+            user: Who runs it; empty: root.
 
         Raises:
             BoxError: if it fails or takes too long.
         """
+        if user:
+            command = ("setpriv", f"--reuid={user}", "--clear-groups", *command)
         try:
             done = subprocess.run(
                 command, env=self.environment, capture_output=True, text=True, timeout=timeout_s, check=False
@@ -141,10 +160,26 @@ class SlurmBox:
         self._wait_for((place / "munge.socket").exists, "munged", _START_TIMEOUT_S)
         if self.settings.accounting:
             self._start_accounting()
-        self._spawn("slurmctld", "-D", "-f", self.environment["SLURM_CONF"])
+        self.start_controller()
         for name in self.node_names:
             self._spawn("slurmd", "-D", "-N", name, "-f", self.environment["SLURM_CONF"])
         self._wait_for(self._idle, "slurmctld and its nodes", _START_TIMEOUT_S)
+        if self.settings.rest:
+            # Without the name of a plugin it also loads the accounting's, and ends where there is none.
+            self._spawn("slurmrestd", "-s", "openapi/v0.0.38", f"unix:{self.rest_socket}")
+            self._wait_for(self.rest_socket.exists, "slurmrestd", _START_TIMEOUT_S)
+
+    def start_controller(self) -> None:
+        """Start slurmctld, also after ``stop_controller``; jobs and nodes are as they were."""
+        self._spawn("slurmctld", "-D", "-f", self.environment["SLURM_CONF"])
+
+    def stop_controller(self) -> None:
+        """End slurmctld; jobs run on, and commands find nobody."""
+        found = [entry for entry in self._daemons if entry[0] == "slurmctld"]
+        for entry in found:
+            entry[1].send_signal(signal.SIGTERM)
+            entry[1].wait(_STOP_TIMEOUT_S)
+            self._daemons.remove(entry)
 
     def stop(self) -> None:
         """End all jobs and daemons; only processes of this box."""
@@ -209,7 +244,12 @@ class SlurmBox:
         with log:
             daemon = subprocess.Popen(
                 [*inside, *with_us, name, *arguments],
-                env={**self.environment, "MYSQL_UNIX_PORT": socket_path},
+                env={
+                    **self.environment,
+                    "MYSQL_UNIX_PORT": socket_path,
+                    # Up to 22.05 root may be answered on a socket that only root can open.
+                    "SLURMRESTD_SECURITY": "disable_user_check",
+                },
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -288,6 +328,8 @@ def _write_files(box: SlurmBox) -> None:
     (place / "etc" / "slurm.conf").write_text(_slurm_conf(box, dbd_port, ctld_port, node_ports))
     (place / "etc" / "gres.conf").write_text(_gres_conf(box))
     (place / "etc" / "cgroup.conf").write_text("CgroupAutomount=no\n")
+    for name, text in settings.files:
+        (place / "etc" / name).write_text(text)
     if settings.accounting:
         conf = place / "etc" / "slurmdbd.conf"
         conf.touch(0o600)
@@ -297,7 +339,8 @@ def _write_files(box: SlurmBox) -> None:
 def _gres_conf(box: SlurmBox) -> str:
     names = f"gn[1-{box.settings.nodes}]"
     devices = f"{box.directory}/dev/gpu[0-{box.settings.gpus_per_node - 1}]"
-    return f"NodeName={names} Name=gpu File={devices}\n" if box.settings.gpus_per_node else ""
+    kind = f" Type={box.settings.gpu_type}" if box.settings.gpu_type else ""
+    return f"NodeName={names} Name=gpu{kind} File={devices}\n" if box.settings.gpus_per_node else ""
 
 
 def _slurmdbd_conf(box: SlurmBox, dbd_port: int) -> str:
@@ -320,7 +363,8 @@ StorageLoc=slurm
 
 def _slurm_conf(box: SlurmBox, dbd_port: int, ctld_port: int, node_ports: Sequence[int]) -> str:
     place, settings = box.directory, box.settings
-    gres = f" Gres=gpu:{settings.gpus_per_node}" if settings.gpus_per_node else ""
+    kind = f"{settings.gpu_type}:" if settings.gpu_type else ""
+    gres = f" Gres=gpu:{kind}{settings.gpus_per_node}" if settings.gpus_per_node else ""
     nodes = "\n".join(
         f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} State=UNKNOWN "
         f"CPUs={settings.cpus_per_node} RealMemory={settings.memory_mib_per_node}{gres}"

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs a real Slurm with accounting from Debian (or Ubuntu), for tests/support/slurm_box.py and
+# Installs a real Slurm with accounting from Debian (or Ubuntu), for experiments/fidelity/slurm_box.py and
 # `make fidelity`. No service is started or left enabled: the box starts its own daemons, in a
 # directory of its own, and stops them again.
 set -eu
 
-PACKAGES="slurmctld slurmd slurm-client slurm-wlm-basic-plugins slurmdbd slurm-wlm-mysql-plugin munge mariadb-server"
-SERVICES="slurmctld slurmd slurmdbd munge mariadb"
-PROGRAMS="slurmctld slurmd slurmdbd munged mariadbd mariadb-install-db sbatch sacctmgr"
+PACKAGES="slurmctld slurmd slurm-client slurm-wlm-basic-plugins slurmdbd slurm-wlm-mysql-plugin munge mariadb-server slurmrestd slurm-wlm-jwt-plugin"
+SERVICES="slurmctld slurmd slurmdbd munge mariadb slurmrestd"
+PROGRAMS="slurmctld slurmd slurmdbd slurmrestd munged mariadbd mariadb-install-db sbatch sacctmgr"
 
 complete() {
   for program in $PROGRAMS; do

@@ -1,0 +1,92 @@
+"""Slurm's commands: argument lists, never a shell; ended when they take too long."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from gpuyard.serve.adapter import AdapterError
+
+MOST_OUTPUT_BYTES = 2_000_000_000
+"""More than this is no list of jobs: 100,000 jobs are 370 MB in Slurm 22.05."""
+
+_SHOWN_CHARACTERS = 300
+_KEPT = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH", "HOME", "USER", "LOGNAME")
+_GONE = ("invalid job id", "already completing or completed", "no longer pending")
+_UNREACHABLE = ("unable to contact", "connection refused", "timed out", "unexpected message", "zero bytes")
+
+
+class Commands:
+    """Runs squeue, sinfo, scontrol and sacct.
+
+    Args:
+        timeout_s: A command that takes longer is killed, s.
+        environment: What commands see; None: a few variables of this process, such as PATH and SLURM_CONF.
+    """
+
+    def __init__(self, timeout_s: float = 10.0, environment: Mapping[str, str] | None = None) -> None:
+        self._timeout_s = timeout_s
+        chosen = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        # Numbers and times in one form; lists of an array's tasks are not cut off after 64 characters.
+        fixed = {"LC_ALL": "C", "TZ": "UTC", "SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "standard"}
+        self._environment = {**(chosen if environment is None else environment), **fixed}
+
+    def text(self, *command: str) -> str:
+        """What a command prints.
+
+        Raises:
+            AdapterError: if it is missing, fails or takes too long.
+        """
+        return self._run(command).decode("utf-8", errors="replace")
+
+    def json(self, *command: str) -> dict[str, Any]:
+        """The object that a command prints as JSON.
+
+        Raises:
+            AdapterError: if it is missing, fails, takes too long or prints something else.
+        """
+        raw = self._run(command)
+        if not raw.strip():
+            raise AdapterError(f"{command[0]} printed nothing where JSON was expected", "parse")
+        try:
+            found = json.loads(raw.decode("utf-8", errors="replace"))
+        except (ValueError, RecursionError) as error:
+            raise AdapterError(f"{command[0]} printed no whole JSON: {str(error)[:120]}", "parse") from None
+        if not isinstance(found, dict):
+            raise AdapterError(f"{command[0]} printed JSON that is no object", "parse")
+        return found
+
+    def _run(self, command: tuple[str, ...]) -> bytes:
+        try:
+            done = subprocess.run(
+                command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=self._timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise AdapterError(f"{command[0]}: no answer within {self._timeout_s:g} s", "timeout") from None
+        except FileNotFoundError:
+            raise AdapterError(
+                f"{command[0]} was not found; install Slurm's client commands, or set PATH", "missing"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise AdapterError(f"{command[0]} cannot be run: {error}", "exit") from None
+        if done.returncode:
+            said = (done.stderr or done.stdout).decode("utf-8", errors="replace").strip()
+            said = " / ".join(said.splitlines())[:_SHOWN_CHARACTERS]
+            raise AdapterError(f"{command[0]} ended with {done.returncode}: {said or 'no words'}", "exit")
+        if len(done.stdout) > MOST_OUTPUT_BYTES:
+            raise AdapterError(f"{command[0]} printed {len(done.stdout):,} bytes", "parse")
+        return done.stdout
+
+
+def write_code(error: AdapterError) -> str:
+    """The code of a write that failed: ``missing`` for a job that is gone, ``refused`` if Slurm said no."""
+    said = str(error).lower()
+    if error.code not in ("exit", "refused") or any(words in said for words in _UNREACHABLE):
+        return error.code
+    return "missing" if any(words in said for words in _GONE) else "refused"

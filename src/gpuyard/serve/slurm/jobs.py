@@ -1,0 +1,316 @@
+"""Jobs as squeue lists them: what waits, what holds nodes, and what is left to Slurm."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpuyard.serve.adapter import AdapterError
+from gpuyard.serve.slurm.allocations import gpu_types_of, is_exclusive, shares_of
+from gpuyard.serve.slurm.comments import Comment
+from gpuyard.serve.slurm.requests import Asked, Place, UnclearError, asked
+from gpuyard.serve.slurm.site import PartitionRules, Site
+from gpuyard.serve.slurm.values import Record, moment, number, text, whole, words
+from gpuyard.serve.state import Ended, Holder, Job, Node, Phase
+from gpuyard.workload.readers.slurm_arrays import task_ids
+
+MOST_TASKS = 1_000
+"""Tasks of one array's record that become jobs; the others are left until these have started."""
+
+STATES = "PD,R,CG,CF,S,ST,RS,SI,SO,RQ,RH,SE"
+"""What squeue is asked for: jobs that wait or hold nodes. 22.05 prints all jobs with --json all the same."""
+
+_WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+_RUNNING = {"RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
+_REASONS = {
+    "Dependency": "dependency",
+    "DependencyNeverSatisfied": "dependency that is never met",
+    "BeginTime": "begin time in the future",
+    "Licenses": "licences",
+    "Reservation": "reservation",
+    "ReservationDeleted": "reservation",
+    "PartitionDown": "partition is down",
+    "PartitionInactive": "partition is inactive",
+    "PartitionNodeLimit": "beyond its partition's limits",
+    "PartitionTimeLimit": "beyond its partition's limits",
+    "BadConstraints": "cannot run anywhere",
+    "JobArrayTaskLimit": "array with a limit of running tasks",
+    "BurstBufferResources": "burst buffer",
+    "BurstBufferStageIn": "burst buffer",
+}
+_UNSUPPORTED_TEXTS = {
+    "dependency": "dependency",
+    "licenses": "licences",
+    "resv_name": "reservation",
+    "features": "features",
+    "prefer": "features",
+    "excluded_nodes": "excluded nodes",
+    "burst_buffer": "burst buffer",
+    "het_job_id_set": "heterogeneous",
+    "tres_bind": "binding of GPUs",
+    "network": "network",
+}
+_UNSUPPORTED_NUMBERS = {
+    "het_job_id": "heterogeneous",
+    "required_switches": "switches",
+    "minimum_tmp_disk_per_node": "local disk",
+    "tasks_per_tres": "tasks per GPU",
+    "sockets_per_node": "sockets named",
+    "cores_per_socket": "cores named",
+    "threads_per_core": "threads named",
+    "segment_size": "segments",
+}
+_UNSUPPORTED_FLAGS = {
+    "GRES_ENFORCE_BIND",
+    "SPREAD_JOB",
+    "CRON_JOB",
+    "RESET_LIC_JOB",
+    "GRES_ONE_TASK_PER_SHARING",
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What writing to a job needs to know of it.
+
+    Attributes:
+        address: How scontrol is told of its record: several tasks of an array may share one.
+        members: Ids of the jobs of that record.
+        comment: Its AdminComment.
+        required: Nodes that it requires.
+        held: Who holds it.
+    """
+
+    address: str
+    members: tuple[str, ...]
+    comment: str = ""
+    required: str = ""
+    held: Holder = ""
+
+
+@dataclass
+class JobList:
+    """Jobs of one answer.
+
+    Attributes:
+        jobs: Those that wait or hold nodes.
+        known: What writing to them needs, by id.
+        ended: Those that ended, as far as they are listed.
+        notes: For people.
+    """
+
+    jobs: list[Job] = field(default_factory=list)
+    known: dict[str, Known] = field(default_factory=dict)
+    ended: list[Ended] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_jobs(
+    records: Sequence[Record], nodes: Sequence[Node], site: Site, threads: Mapping[str, int], now_s: float
+) -> JobList:
+    """Jobs of ``squeue --json`` or of slurmrestd.
+
+    Args:
+        records: Of the answer.
+        nodes: Of the cluster.
+        site: What changes rarely.
+        threads: Hardware threads of a core by node.
+        now_s: slurmctld's clock.
+
+    Raises:
+        AdapterError: for a record without a number or a state.
+    """
+    found = JobList()
+    by_name = {node.name: node for node in nodes}
+    cores = threads if site.whole_cores else {}
+    places = {
+        partition.name: Place.of([by_name[name] for name in partition.nodes if name in by_name], cores)
+        for partition in site.partitions
+    }
+    for record in records:
+        states = set(words(record, "job_state"))
+        if not states or not whole(record, "job_id"):
+            raise AdapterError("a job without a number or a state", "parse")
+        phase = _phase(states, record)
+        if phase is None:
+            found.ended.extend(_ended(record, states))
+        elif phase == "waiting":
+            _add_waiting(found, record, _waiting(record, states, places, site, now_s))
+        else:
+            _add_running(found, record, phase, threads, by_name)
+    return found
+
+
+def _phase(states: set[str], record: Record) -> Phase | None:
+    if "COMPLETING" in states:
+        return "ending" if text(record, "nodes") else None
+    if "CONFIGURING" in states:
+        return "starting"
+    if states & _RUNNING:
+        return "running"
+    return "waiting" if states & _WAITING else None
+
+
+def job_id(record: Record) -> str:
+    """``7``, or ``7_4`` for a task of an array that has a record of its own."""
+    array, task = whole(record, "array_job_id"), number(record, "array_task_id")
+    return f"{array}_{int(task)}" if array and task is not None else str(whole(record, "job_id"))
+
+
+def _ended(record: Record, states: set[str]) -> Iterator[Ended]:
+    end = moment(record, "end_time")
+    if end is not None:
+        begin = moment(record, "start_time")
+        run = None if begin is None or not text(record, "nodes") else max(0.0, end - begin)
+        yield Ended(job_id(record), end, run, timeout="TIMEOUT" in states)
+
+
+# --- jobs that hold nodes ---
+
+
+def _add_running(
+    found: JobList, record: Record, phase: Phase, threads: Mapping[str, int], nodes: Mapping[str, Node]
+) -> None:
+    shares, note = shares_of(record, threads)
+    name = job_id(record)
+    strange = [share.node for share in shares if share.node not in nodes]
+    if strange:
+        note = f"runs on {strange[0]}, which is not among the nodes"
+    if note:
+        found.notes.append(f"job {name}: {note}")
+    shares = tuple(share for share in shares if share.node in nodes)
+    found.known[name] = Known(name, (name,), text(record, "admin_comment"), text(record, "required_nodes"))
+    found.jobs.append(
+        replace(
+            _base(record, name, phase, None),
+            gpus=sum(share.gpus for share in shares),
+            nodes=len(shares),
+            cpus=sum(share.cpus for share in shares),
+            memory_mib=sum(share.memory_mib for share in shares),
+            gpu_types=gpu_types_of(record),
+            exclusive=is_exclusive(record),
+            begin_s=moment(record, "start_time"),
+            shares=shares,
+        )
+    )
+
+
+def _base(record: Record, name: str, phase: Phase, default_limit_s: float | None) -> Job:
+    limit = number(record, "time_limit")
+    submit = moment(record, "submit_time")
+    return Job(
+        id=name,
+        phase=phase,
+        submit_s=0.0 if submit is None else submit,
+        user=text(record, "user_name") or str(whole(record, "user_id")),
+        group=text(record, "account"),
+        partition=text(record, "partition"),
+        qos=text(record, "qos") or None,
+        limit_s=default_limit_s if limit is None else float(limit) * 60,
+        priority=float(number(record, "priority") or 0),
+        mark=Comment.read(text(record, "admin_comment")).decision,
+        requeues=whole(record, "restart_cnt"),
+        can_requeue=bool(record.get("requeue")) and bool(record.get("batch_flag", True)),
+        deadline_s=moment(record, "deadline"),
+    )
+
+
+# --- jobs that wait ---
+
+
+def _waiting(record: Record, states: set[str], places: Mapping[str, Place], site: Site, now_s: float) -> Job:
+    partition = text(record, "partition")
+    rules = site.rules.get(partition, PartitionRules())
+    held = _holder(record)
+    left = _left(record, states, held, now_s) or rules.closed
+    request = Asked()
+    try:
+        if partition in places:
+            request = asked(record, places[partition], counts_memory=site.counts_memory)
+        else:
+            left = left or ("several partitions" if "," in partition else "its partition is not known")
+    except UnclearError as why:
+        left = left or str(why)
+    return replace(
+        _base(record, str(whole(record, "job_id")), "waiting", rules.default_time_s),
+        gpus=request.gpus,
+        nodes=request.nodes,
+        cpus=request.cpus,
+        memory_mib=request.memory_mib,
+        gpu_types=request.gpu_types,
+        exclusive=request.exclusive or rules.whole_nodes or site.whole_nodes,
+        held=held,
+        left=left,
+    )
+
+
+def _holder(record: Record) -> Holder:
+    """Who holds a job: Slurm writes a hold as priority 0."""
+    if number(record, "priority") != 0:
+        return ""
+    comment = Comment.read(text(record, "admin_comment"))
+    # Nodes are prescribed before the release: after a crash in between, the hold is still the agent's.
+    ours = comment.is_held or comment.pins(text(record, "required_nodes"))
+    return "agent" if ours else "other"
+
+
+def _left(record: Record, states: set[str], held: Holder, now_s: float) -> str:
+    """Why a waiting job is none of the agent's business; empty if it is."""
+    reason = text(record, "state_reason")
+    if held == "other":
+        return "held by its user" if reason == "JobHeldUser" else "held by an administrator"
+    odd = next((state for state in sorted(states) if state != "PENDING"), None)
+    if odd:
+        return odd.lower().replace("_", " ")
+    for name, why in _UNSUPPORTED_TEXTS.items():
+        if text(record, name):
+            return why
+    for name, why in _UNSUPPORTED_NUMBERS.items():
+        if whole(record, name):
+            return why
+    required = text(record, "required_nodes")
+    if required and not Comment.read(text(record, "admin_comment")).pins(required):
+        return "nodes named"
+    if _UNSUPPORTED_FLAGS & set(words(record, "flags")) or record.get("contiguous") or record.get("reboot"):
+        return "special placement"
+    if (moment(record, "eligible_time") or 0) > now_s:
+        return "begin time in the future"
+    return _left_by_reason(reason)
+
+
+def _left_by_reason(reason: str) -> str:
+    if reason in _REASONS:
+        return _REASONS[reason]
+    if reason.startswith(("Assoc", "QOS")):
+        return f"limit of Slurm ({reason})"
+    return ""
+
+
+def _add_waiting(found: JobList, record: Record, job: Job) -> None:
+    """One job, or one for each task of an array's record."""
+    array, listed = whole(record, "array_job_id"), text(record, "array_task_string")
+    comment, required = text(record, "admin_comment"), text(record, "required_nodes")
+    single = not array or not listed or number(record, "array_task_id") is not None
+    if single:
+        name = job_id(record)
+        found.jobs.append(replace(job, id=name))
+        found.known[name] = Known(name, (name,), comment, required, job.held)
+        return
+    _add_array(found, job, str(array), listed, Known("", (), comment, required, job.held))
+
+
+def _add_array(found: JobList, job: Job, base: str, listed: str, known: Known) -> None:
+    """A record that stands for several tasks."""
+    tasks = task_ids(f"{base}_[{listed}]") or []
+    # scontrol takes the list of tasks only in brackets; the bare number would mean running ones, too.
+    address = f"{base}_[{listed.partition('%')[0]}]" if tasks else base
+    members = tuple(tasks[:MOST_TASKS])
+    found.known |= dict.fromkeys(members, replace(known, address=address, members=members))
+    if not tasks or "%" in listed or job.left:
+        why = "array with a limit of running tasks" if "%" in listed else "tasks cannot be read"
+        found.jobs.append(replace(job, id=base, left=job.left or why))
+        found.known[base] = replace(known, address=address, members=(base,))
+        return
+    found.jobs += [replace(job, id=task) for task in members]
+    if len(tasks) > MOST_TASKS:
+        # It stands for tasks that come later; nothing may be done to it, as that would be done to all.
+        found.jobs.append(replace(job, id=base, held="", left=f"more than {MOST_TASKS:,} tasks of one array"))
+        found.notes.append(f"array {base}: {len(tasks) - MOST_TASKS:,} tasks are left for later")
