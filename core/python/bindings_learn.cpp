@@ -231,7 +231,7 @@ void bind_policies(nb::module_& m) {
         [](const Snapshot& snapshot, const EnvSpec& spec, const BoundNetwork& network) {
             return decide(snapshot, spec, *network.network);
         },
-        "snapshot"_a, "spec"_a, "network"_a);
+        "snapshot"_a, "spec"_a, "network"_a, nb::call_guard<nb::gil_scoped_release>());
     m.def(
         "time_decisions",
         [](std::shared_ptr<const EnvSpec> spec, std::shared_ptr<const EpisodeTable> table, const BoundNetwork& network,

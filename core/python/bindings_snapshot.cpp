@@ -110,13 +110,15 @@ void bind_snapshot(nb::module_& m) {
         .def(nb::init<>())
         .def(
             "start",
-            [](Decision& d, JobId job, const Parts& nodes, std::vector<JobId> stop) {
-                Start start{job, {}, false, std::move(stop)};
+            [](Decision& d, JobId job, const Parts& nodes, std::vector<JobId> stop, bool backfilled) {
+                Start start{job, {}, backfilled, std::move(stop)};
                 for (const auto& [node, gpus] : nodes) start.parts.push_back({node, gpus, 0});
                 d.starts.push_back(std::move(start));
                 d.native = false;
             },
-            "job"_a, "nodes"_a, "stop"_a = std::vector<JobId>())
+            "job"_a, "nodes"_a, "stop"_a = std::vector<JobId>(), "backfilled"_a = false)
+        .def(
+            "wake_at", [](Decision& d, Time wake_us) { d.wake_us = std::min(d.wake_us, wake_us); }, "wake_us"_a)
         .def("__len__", [](const Decision& d) { return d.starts.size(); })
         .def_prop_ro("stops",
                      [](const Decision& d) {
@@ -153,9 +155,10 @@ void bind_snapshot(nb::module_& m) {
             return starts;
         });
 
+    // Whoever waits for a decision only so long must be able to go on meanwhile.
     m.def(
         "decide", [](const Snapshot& snapshot, const BoundPolicy& policy) { return decide(snapshot, policy.policy); },
-        "snapshot"_a, "policy"_a);
+        "snapshot"_a, "policy"_a, nb::call_guard<nb::gil_scoped_release>());
     m.def(
         "explain",
         [](const Snapshot& snapshot, const BoundPolicy& policy, JobId job) {
@@ -178,7 +181,26 @@ void bind_snapshot(nb::module_& m) {
         "snapshot"_a, "policy"_a, "job"_a);
     m.def(
         "ranked",
-        [](const Snapshot& snapshot, const BoundPolicy& policy) { return to_numpy(ranked(snapshot, policy.policy)); },
+        [](const Snapshot& snapshot, const BoundPolicy& policy) {
+            std::vector<JobId> jobs;
+            {
+                nb::gil_scoped_release release;
+                jobs = ranked(snapshot, policy.policy);
+            }
+            return to_numpy(std::move(jobs));
+        },
+        "snapshot"_a, "policy"_a);
+    m.def(
+        "scores",
+        [](const Snapshot& snapshot, const BoundPolicy& policy) {
+            std::vector<std::pair<double, JobId>> found;
+            {
+                nb::gil_scoped_release release;
+                found = scores(snapshot, policy.policy);
+            }
+            return nb::make_tuple(column(found, [](const auto& one) { return one.second; }),
+                                  column(found, [](const auto& one) { return one.first; }));
+        },
         "snapshot"_a, "policy"_a);
 }
 

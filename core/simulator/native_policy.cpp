@@ -407,4 +407,10 @@ std::vector<JobId> ranked(const Snapshot& snapshot, const Policy& policy) {
     return native.ranked();
 }
 
+std::vector<std::pair<double, JobId>> scores(const Snapshot& snapshot, const Policy& policy) {
+    NativePolicy native(policy, snapshot);
+    for (const QueuedJob& job : snapshot.queue) native.entered(job);
+    return native.scored_jobs();
+}
+
 }  // namespace gpuyard

@@ -34,12 +34,14 @@ class Start:
         nodes: Names of nodes.
         decision: The decision, for the job's comment.
         stop: Jobs that are requeued first to make room.
+        gpus: GPUs on each of the nodes, as the policy counts.
     """
 
     job: str
     nodes: tuple[str, ...]
     decision: str
     stop: tuple[str, ...] = ()
+    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

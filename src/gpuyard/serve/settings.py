@@ -33,6 +33,9 @@ class ServeSettings(BaseModel):
     estimates: Literal["requested", "history"] = "requested"
     """Where run times that policies go by come from: users' limits, or jobs that finished."""
 
+    cluster: str | None = None
+    """A cluster file with what the scheduler does not tell, such as speeds; its nodes must have their names."""
+
     state_dir: Path = Path("gpuyard-serve")
     """Directory of the journal, the heartbeat, the halt file and the socket."""
     interval_s: Seconds = 1.0

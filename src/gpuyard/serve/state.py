@@ -153,12 +153,14 @@ class Ended:
         id: As the scheduler calls it.
         end_s: When.
         run_s: How long it ran; None if it never started.
+        begin_s: When it started; None if that is not known.
         timeout: Whether its limit ended it.
     """
 
     id: str
     end_s: float
     run_s: float | None
+    begin_s: float | None = None
     timeout: bool = False
 
 
