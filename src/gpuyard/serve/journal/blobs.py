@@ -15,6 +15,9 @@ CHANGES_LEVEL = 6
 Change = str | list[int]
 """A part that is new, or first and number of parts that are as they were."""
 
+SEPARATORS = {"state": "},", "memory": ",", "ranking": "],"}
+"""Where texts of a kind are taken apart, so that most parts stay the same from round to round."""
+
 
 @dataclass
 class _Base:
@@ -28,13 +31,6 @@ class _Base:
 
     def __post_init__(self) -> None:
         self.places = {part: place for place, part in enumerate(self.parts)}
-
-
-def in_parts(text: str) -> list[str]:
-    """A text in pieces that stay the same when others change: lines, or rows of JSON; joined they are it."""
-    if "\n" in text:
-        return text.splitlines(keepends=True)
-    return text.replace("},", "},\n").replace("],", "],\n").split("\n")
 
 
 def changes(base: Sequence[str], places: dict[str, int], parts: Sequence[str]) -> list[Change]:
@@ -58,9 +54,15 @@ def changes(base: Sequence[str], places: dict[str, int], parts: Sequence[str]) -
     return found
 
 
-def changed(base: Sequence[str], made: Sequence[Change]) -> str:
+def changed(base: Sequence[str], made: Sequence[Change], separator: str) -> str:
     """The text that ``changes`` described."""
-    return "".join(one if isinstance(one, str) else "".join(base[one[0] : one[0] + one[1]]) for one in made)
+    parts: list[str] = []
+    for one in made:
+        if isinstance(one, str):
+            parts.append(one)
+        else:
+            parts += base[one[0] : one[0] + one[1]]
+    return separator.join(parts)
 
 
 class Blobs:
@@ -73,13 +75,13 @@ class Blobs:
         self._connection = connection
         self._bases: dict[str, _Base] = {}
         self._last: dict[str, tuple[str, int]] = {}
-        self._read: tuple[int, list[str]] = (0, [])
+        self._read: dict[str, tuple[int, list[str]]] = {}
 
     def put(self, kind: str, text: str, digest: str | None = None) -> int:
         """Store a text within the present transaction, unless it is there, and return its number.
 
         Args:
-            kind: Of text.
+            kind: One of ``SEPARATORS``.
             text: Any.
             digest: Its SHA-256 in hexadecimal, if that is known.
         """
@@ -93,10 +95,10 @@ class Blobs:
         return number
 
     def _add(self, kind: str, key: bytes, text: str) -> int:
-        parts = in_parts(text)
+        parts = text.split(SEPARATORS[kind])
         base = self._bases.get(kind)
         if base is not None:
-            made = json.dumps(changes(base.parts, base.places, parts), separators=(",", ":"))
+            made = json.dumps([kind, changes(base.parts, base.places, parts)], separators=(",", ":"))
             data = zlib.compress(made.encode(), CHANGES_LEVEL)
             base.spent += len(data)
             # Changes grow from round to round. To begin anew once they have cost as much as a whole text
@@ -115,7 +117,7 @@ class Blobs:
 
     def forget(self, removed: set[int] | None = None) -> None:
         """Compare with nothing that was stored: its transaction failed, or these numbers were removed."""
-        self._read = (0, [])
+        self._read.clear()
         self._last.clear()
         for kind, base in list(self._bases.items()):
             if removed is None or base.id in removed:
@@ -135,19 +137,21 @@ class Blobs:
         key, base, data = row
         try:
             plain = zlib.decompress(data)
-            text = _text(plain) if base is None else changed(self._parts(base), json.loads(plain))
-        except (zlib.error, ValueError, TypeError, IndexError):
+            text = _text(plain) if base is None else self._changed(base, *json.loads(plain))
+        except (zlib.error, ValueError, TypeError, KeyError):
             raise sqlite3.DatabaseError(f"text {number} cannot be unpacked") from None
         if hashlib.sha256(_bytes(text)).digest() != key:
             raise sqlite3.DatabaseError(f"text {number} is not what was stored")
         return text
 
-    def _parts(self, number: int) -> list[str]:
-        """Of a whole text; the last one is kept, because the rounds after it are read next."""
-        if self._read[0] != number:
+    def _changed(self, number: int, kind: str, made: list[Change]) -> str:
+        # The last whole text is kept, because the rounds after it are read next.
+        kept, parts = self._read.get(kind, (0, []))
+        if kept != number:
             (data,) = self._connection.execute("SELECT data FROM blobs WHERE id = ?", (number,)).fetchone()
-            self._read = (number, in_parts(_text(zlib.decompress(data))))
-        return self._read[1]
+            parts = _text(zlib.decompress(data)).split(SEPARATORS[kind])
+            self._read[kind] = (number, parts)
+        return changed(parts, made, SEPARATORS[kind])
 
 
 def _bytes(text: str) -> bytes:
