@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
 from gpuyard.policies.base import Policy
 from gpuyard.policies.grammar import PolicySpec, parse_policy
+from gpuyard.serve.guard import overdue
 from gpuyard.serve.memory import Memory
 from gpuyard.serve.records import Planned, Ranked
 from gpuyard.serve.settings import ServeSettings
@@ -99,6 +100,7 @@ def decide_on(
         IllegalDecisionError: if the decision cannot be.
     """
     began = time.perf_counter()
+    policy = aged(policy, state, settings)
     live = snapshot_for(state, memory, policy, settings, cluster)
     return decide_live(live, policy, time.perf_counter() - began)
 
@@ -196,6 +198,23 @@ def _plan(live: LiveSnapshot, decision: _core.Decision) -> list[Any]:
         ]
         for job, begin_s, end_s, parts in decision.reservations
     ]
+
+
+def aged(policy: Policy, state: ClusterState, settings: ServeSettings) -> Policy:
+    """The policy, or while jobs are overdue the same rule with ``max_wait_s`` as its ageing bound."""
+    rules = policy.rules
+    if (
+        rules is None
+        or policy is not rules
+        or rules.preempts
+        or rules.is_optimised
+        or rules.backfill == "slurm"
+    ):
+        return policy
+    if not overdue(state.waiting, state.now_s, settings):
+        return policy
+    bound_s = settings.max_wait_s if rules.max_wait_s is None else min(rules.max_wait_s, settings.max_wait_s)
+    return replace(rules, max_wait_s=bound_s)
 
 
 def check_served(policy: Policy) -> None:

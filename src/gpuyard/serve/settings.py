@@ -59,7 +59,7 @@ class ServeSettings(BaseModel):
     """Requeues of one job within an hour, at most; 0: no job is ever stopped."""
     max_lost_gpu_hours_per_day: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     """Work that requeues may throw away within a day, GPU-hours."""
-    lowest_priority: Annotated[int, Field(ge=1, le=2**32 - 3)] = 1_000
+    lowest_priority: Annotated[int, Field(ge=1, le=2**32 - 3)] = 1_000_000_000
     """Least priority that the agent gives a job; 0 would hold it."""
     highest_priority: Annotated[int, Field(ge=1, le=2**32 - 3)] = 2_000_000_000
     """Largest priority that the agent gives a job."""

@@ -411,7 +411,8 @@ class _Builder:
         needs = [self._needs(job) for job in waiting]
         return {
             "job": [self.numbers[job.id] for job in waiting],
-            "submit_s": [job.submit_s - self.zero_s for job in waiting],
+            # A clock that was set back must not make jobs come from the future.
+            "submit_s": [min(job.submit_s, self.state.now_s) - self.zero_s for job in waiting],
             "estimate_s": [math.nan if one is None else max(1e-6, one) for one in estimates],
             **{
                 name: [need[place] for need in needs]
