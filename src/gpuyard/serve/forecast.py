@@ -28,7 +28,7 @@ BUDGET_S = 10.0
 """Wall time of one forecast, at most, but for the draw that is under way."""
 QUANTILES = (0.1, 0.5, 0.9)
 """Of the drawn start times: the low, middle and high one that are reported."""
-OUTSIDE = ("depend", "begin", "hold", "held", "licen", "reserv", "suspend")
+OUTSIDE = ("depend", "begin", "hold", "held", "licen", "reserv", "suspend", "limit of", "nodes named")
 """Words in the reason for which a job is left alone that stand for something the simulator cannot know."""
 
 
