@@ -39,12 +39,15 @@ class Homes:
     def __init__(self, state: ClusterState) -> None:
         usable = {node.name for node in state.nodes if is_open(node)}
         self.any_open = bool(usable)
+        self._types = {node.gpu_type for node in state.nodes if node.name in usable and node.gpus}
         self._partitions = {one.name: one for one in state.partitions}
         self._shut = {one.name: _shut(one, usable) for one in state.partitions}
         self._default = [one.name for one in state.partitions if one.default]
 
     def of(self, job: Job) -> tuple[str, str]:
         """The first partition of those that a job names in which it may start, or why there is none."""
+        if job.gpus and job.gpu_types is not None and self._types.isdisjoint(job.gpu_types):
+            return "", f"no open node has GPUs of type {' or '.join(job.gpu_types) or 'none'}"
         if not self._partitions:
             return "", ""
         asked = [name for part in job.partition.split(",") if (name := part.strip())]
@@ -89,7 +92,9 @@ class Scene:
         self._number = {node.name: number for number, node in enumerate(self.nodes)}
         self._now_us = round(state.now_s * 1e6)
         partitions = self._needed_partitions()
-        self.cluster = live_cluster(replace(state, nodes=tuple(self.nodes), partitions=partitions))
+        plain = tuple(replace(node, gpu_type=_plain(node.gpu_type)) for node in self.nodes)
+        self.cluster = live_cluster(replace(state, nodes=plain, partitions=partitions))
+        self._types = {node.gpu_type for node in self.nodes}
         rows = [*self._running_rows(), *map(self._waiting_row, waiting)]
         rows.sort(key=lambda row: row["submit_us"])
         self._first_us = rows[0]["submit_us"]
@@ -148,7 +153,9 @@ class Scene:
                 left[number] = [has - taken for has, taken in zip(left[number], takes, strict=True)]
                 if any(takes):
                     rows.append(self._row(job, takes, number))
-        return rows + self._unknown_rows(left)
+        rows += self._unknown_rows(left)
+        # Jobs of which none can ever start are refused unless there is another one.
+        return rows or [self._row(Job("(nothing)", "ending", self._state.now_s), (0, 0, 0), 0)]
 
     def _unknown_rows(self, left: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
         """GPUs that a node says are in use and that no listed job holds: nobody knows for how long."""
@@ -186,12 +193,18 @@ class Scene:
             "memory_mib": takes[2],
             "nodes": None,
             "estimate_s": min(limit_s, _LONGEST_S) if limit_s is not None and limit_s > 0 else None,
-            "gpu_types": None if place is not None or job.gpu_types is None else [*job.gpu_types],
+            "gpu_types": None if place is not None else self._allowed(job),
             "priority": job.site_priority if math.isfinite(job.site_priority) else 1.0,
             "user": job.user.encode("utf-8", "replace").decode(),
             "group": job.group.encode("utf-8", "replace").decode(),
             "partition": home if self.cluster.partitions else "",
         }
+
+    def _allowed(self, job: Job) -> list[str] | None:
+        """Types that a waiting job may use, of those that there are."""
+        if job.gpu_types is None or not job.gpus:
+            return None
+        return [_plain(name) for name in job.gpu_types if name in self._types]
 
     def _as_workload(self, rows: list[dict[str, Any]]) -> Workload:
         inner = ("job", "place", "begin_us", "submit_us")
@@ -235,6 +248,11 @@ class Scene:
                 ),
             }
         )
+
+
+def _plain(name: str) -> str:
+    """The name of a GPU type as clusters may have it."""
+    return "".join("-" if letter in "|,:@" or letter.isspace() else letter for letter in name)[:200] or "gpu"
 
 
 def _drawn(job: Job, now_s: float, ratios: RunTimes, draws: int, random: np.random.Generator) -> Floats:
