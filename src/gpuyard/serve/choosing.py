@@ -44,21 +44,28 @@ class _Worker:
     """Asks the policy in a thread of its own, because nothing else can be waited for only so long."""
 
     def __init__(self) -> None:
-        self._tasks: queue.SimpleQueue[tuple[int, Callable[[], Made]]] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[int, Callable[[], Made]] | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._asked = 0
         self._busy = False
-        threading.Thread(target=self._work, daemon=True, name="policy").start()
+        self._thread = threading.Thread(target=self._work, daemon=True, name="policy")
+        self._thread.start()
 
     def _work(self) -> None:
-        while True:
-            number, task = self._tasks.get()
+        while (asked := self._tasks.get()) is not None:
+            number, task = asked
             answer: Any
             try:
                 answer = task()
             except Exception as error:
                 answer = error
             self._answers.put((number, answer))
+            del asked, task, answer  # a thread that waits keeps nothing alive
+
+    def close(self) -> None:
+        """End the thread, if it does not hang."""
+        self._tasks.put(None)
+        self._thread.join(0.2)
 
     def ask(self, task: Callable[[], Made], seconds: float) -> Made:
         """What the task returns or raises.
@@ -174,6 +181,10 @@ class Chooser:
         self._good = 0
         self._failure = (cause, words)
         return None, cause, words
+
+    def close(self) -> None:
+        """Ask the policy nothing more."""
+        self._worker.close()
 
     def trust_again(self) -> None:
         """Forget failures: the policy was replaced."""

@@ -51,10 +51,8 @@ class SimulatedCluster:
         self._node_numbers = {name: number for number, name in enumerate(self.nodes)}
         self._began: dict[int, float] = {}
         self._now_s = 0.0
-        self.wake_s: float | None = None
-        """When the policy wants to be asked again at the latest; set before ``apply``."""
-        self.backfilled: frozenset[str] = frozenset()
-        """Jobs of the next ``apply`` that start past others."""
+        self._wake_s: float | None = None
+        self._backfilled: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -110,6 +108,15 @@ class SimulatedCluster:
             instant=int(arrays["instant"]),
         )
 
+    def expect(self, wake_s: float | None, backfilled: frozenset[str]) -> None:
+        """Learn what belongs to the next ``apply`` and means nothing to a real cluster.
+
+        Args:
+            wake_s: When the policy wants to be asked again at the latest.
+            backfilled: Jobs that start past others.
+        """
+        self._wake_s, self._backfilled = wake_s, backfilled
+
     def apply(self, actions: Sequence[Action]) -> list[Outcome]:
         """Start jobs; once per observation, also if there is nothing to start."""
         decision = _core.Decision()
@@ -120,10 +127,10 @@ class SimulatedCluster:
             parts = [
                 (self._node_numbers[node], gpus) for node, gpus in zip(action.nodes, action.gpus, strict=True)
             ]
-            decision.start(core_id[int(action.job)], parts, backfilled=action.job in self.backfilled)
+            decision.start(core_id[int(action.job)], parts, backfilled=action.job in self._backfilled)
             self._began[int(action.job)] = self._now_s
-        if self.wake_s is not None:
-            decision.wake_at(round(self.wake_s * 1e6))
+        if self._wake_s is not None:
+            decision.wake_at(round(self._wake_s * 1e6))
         if len(self._simulator.waiting):
             self._simulator.apply(decision)
         return [Outcome(action) for action in actions]

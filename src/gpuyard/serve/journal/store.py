@@ -1,5 +1,6 @@
 """The journal: what it takes, and what can be asked of it."""
 
+import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
@@ -102,6 +103,22 @@ class Journal:
                 "INSERT INTO happened VALUES (?, ?, ?, ?, ?, ?)",
                 _placed(record.number, map(happened_values, record.happened)),
             )
+
+    def write_outcomes(self, record: RoundRecord) -> None:
+        """Add to a round that was written what its actions came to: errors of decisions, and timings.
+
+        Raises:
+            JournalError: if that was not possible.
+        """
+        errors = [
+            (storable(one.error), record.number, storable(one.id)) for one in record.verdicts if one.error
+        ]
+        with self._using() as connection, self._all_or_nothing():
+            connection.execute(
+                "UPDATE rounds SET timings_s = ? WHERE number = ?",
+                (json.dumps(record.timings_s), record.number),
+            )
+            connection.executemany("UPDATE decisions SET error = ? WHERE round = ? AND id = ?", errors)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

@@ -1,0 +1,111 @@
+"""Signs in files of the state directory: a heartbeat, a request to halt, and who leads.
+
+Whoever must act when the agent is dead (the watchdog, ``gpuyard serve halt``, Slurm's submit script) reads
+and writes these and nothing else. Loads nothing heavy.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuyard.errors import InputError, setting
+
+HEARTBEAT, HALT, LOCK = "heartbeat", "halt", "lock"
+
+
+class Signs:
+    """Files of one state directory.
+
+    Args:
+        directory: The state directory; ``make`` makes it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.heartbeat = directory / HEARTBEAT
+        self.halt_file = directory / HALT
+
+    def make(self) -> None:
+        """Make the directory.
+
+        Raises:
+            InputError: if it cannot be made or written to.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            usable = os.access(self.directory, os.W_OK | os.X_OK)
+        except OSError as error:
+            raise InputError(f"{setting('state_dir')} {self.directory}: {error.strerror}") from None
+        if not usable:
+            raise InputError(f"{setting('state_dir')} {self.directory}: no permission to write there")
+
+    def beat(self, now_s: float | None = None) -> None:
+        """Say that the agent lives and that what it holds is in good hands. The submit script reads it."""
+        text = f"{int(time.time() if now_s is None else now_s)}\n"
+        temporary = self.heartbeat.with_name(f".{HEARTBEAT}.{os.getpid()}")
+        try:
+            temporary.write_text(text, encoding="ascii")
+            temporary.replace(self.heartbeat)
+        except OSError:  # a full disk: an old heartbeat is the truth then
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def stop_beating(self) -> None:
+        """Say that the agent holds nothing any more."""
+        with contextlib.suppress(OSError):
+            self.heartbeat.unlink(missing_ok=True)
+
+    def silence_s(self, now_s: float | None = None) -> float | None:
+        """How long ago the last heartbeat was; None if there is none, or one of the future."""
+        try:
+            beat_s = float(self.heartbeat.read_text(encoding="ascii").split()[0])
+        except (OSError, ValueError, IndexError):
+            return None
+        silence_s = (time.time() if now_s is None else now_s) - beat_s
+        return silence_s if silence_s > -60.0 else None
+
+    @property
+    def halted(self) -> bool:
+        """Whether somebody asked the agent to keep its hands off. What cannot be read counts as yes."""
+        try:
+            self.halt_file.stat()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def halt(self, why: str) -> None:
+        """Ask the agent to keep its hands off from its next round on."""
+        self.make()
+        self.halt_file.write_text(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {why}\n", encoding="utf-8")
+
+    def resume(self) -> bool:
+        """Let the agent act again; whether it was halted."""
+        was = self.halted
+        self.halt_file.unlink(missing_ok=True)
+        return was
+
+    @contextlib.contextmanager
+    def leadership(self) -> Iterator[None]:
+        """Be the only agent of this directory; the system ends that with the process.
+
+        Raises:
+            InputError: if another agent is.
+        """
+        self.make()
+        descriptor = os.open(self.directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(
+                    f"another agent serves from {self.directory}; stop it, or give another "
+                    f"{setting('state_dir')}"
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
