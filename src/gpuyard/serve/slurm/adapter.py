@@ -11,7 +11,7 @@ from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.slurm.accounting import Finished, NoAccountingError, finished_since
 from gpuyard.serve.slurm.actions import Actions
 from gpuyard.serve.slurm.commands import Commands
-from gpuyard.serve.slurm.jobs import STATES, JobList, Known, read_jobs
+from gpuyard.serve.slurm.jobs import STATES, JobList, Known, Memory, read_jobs
 from gpuyard.serve.slurm.nodes import crowded, read_nodes
 from gpuyard.serve.slurm.rest import Rest, RestFirst
 from gpuyard.serve.slurm.site import SECONDS_KEPT, Site, read_site
@@ -39,6 +39,7 @@ class SlurmAdapter:
         self._actions = Actions(self._commands, self._rest)
         self._site: tuple[float, Site] | None = None
         self._known: dict[str, Known] = {}
+        self._memory = Memory()
         self._before: set[str] = set()
         self._down_before: set[str] | None = None
         self.accounting_problem = ""
@@ -58,7 +59,7 @@ class SlurmAdapter:
         threads = {
             node.name: whole(row, "threads") or 1 for node, row in zip(nodes, node_records, strict=True)
         }
-        listed = read_jobs(job_records, nodes, site, threads, now_s)
+        listed = read_jobs(job_records, nodes, site, threads, now_s, self._memory)
         self._known = listed.known
         nodes = _without_crowds(nodes, listed)
         state = ClusterState(

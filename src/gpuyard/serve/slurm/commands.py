@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic_core import from_json
+
 from gpuyard.serve.adapter import AdapterError
 
 MOST_OUTPUT_BYTES = 2_000_000_000
@@ -49,13 +51,7 @@ class Commands:
         raw = self._run(command)
         if not raw.strip():
             raise AdapterError(f"{command[0]} printed nothing where JSON was expected", "parse")
-        try:
-            found = json.loads(raw.decode("utf-8", errors="replace"))
-        except (ValueError, RecursionError) as error:
-            raise AdapterError(f"{command[0]} printed no whole JSON: {str(error)[:120]}", "parse") from None
-        if not isinstance(found, dict):
-            raise AdapterError(f"{command[0]} printed JSON that is no object", "parse")
-        return found
+        return parsed_object(raw, command[0])
 
     def _run(self, command: tuple[str, ...]) -> bytes:
         try:
@@ -82,6 +78,24 @@ class Commands:
         if len(done.stdout) > MOST_OUTPUT_BYTES:
             raise AdapterError(f"{command[0]} printed {len(done.stdout):,} bytes", "parse")
         return done.stdout
+
+
+def parsed_object(raw: bytes, who: str) -> dict[str, Any]:
+    """An object of JSON, also with names that are no UTF-8.
+
+    Raises:
+        AdapterError: for anything else.
+    """
+    try:
+        found = from_json(raw)  # twice as fast as the standard library
+    except ValueError:
+        try:
+            found = json.loads(raw.decode("utf-8", errors="replace"))
+        except (ValueError, RecursionError) as error:
+            raise AdapterError(f"{who} gave no whole JSON: {str(error)[:120]}", "parse") from None
+    if not isinstance(found, dict):
+        raise AdapterError(f"{who} gave JSON that is no object", "parse")
+    return found
 
 
 def write_code(error: AdapterError) -> str:

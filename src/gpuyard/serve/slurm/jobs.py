@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gpuyard.serve.adapter import AdapterError
 from gpuyard.serve.slurm.allocations import gpu_types_of, is_exclusive, shares_of
@@ -58,6 +59,27 @@ _UNSUPPORTED_NUMBERS = {
     "threads_per_core": "threads named",
     "segment_size": "segments",
 }
+FIELDS = (
+    *("job_id", "job_state", "state_reason", "partition", "priority", "admin_comment", "required_nodes"),
+    *("array_job_id", "array_task_id", "submit_time", "eligible_time", "user_name", "user_id", "account"),
+    *(
+        "qos",
+        "time_limit",
+        "restart_cnt",
+        "requeue",
+        "batch_flag",
+        "deadline",
+        "flags",
+        "contiguous",
+        "reboot",
+    ),
+    *("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_req_str", "tres_alloc_str"),
+    *("max_nodes", "node_count", "cpus", "minimum_cpus_per_node", "tasks", "tasks_per_node", "cpus_per_tres"),
+    *("memory_per_node", "memory_per_cpu", "memory_per_tres", "shared", "nodes", "gres_detail"),
+    *("job_resources", *_UNSUPPORTED_TEXTS, *_UNSUPPORTED_NUMBERS),
+)
+"""All that a job is read from, but for the start of running ones, which does not change."""
+
 _UNSUPPORTED_FLAGS = {
     "GRES_ENFORCE_BIND",
     "SPREAD_JOB",
@@ -103,8 +125,26 @@ class JobList:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass
+class Memory:
+    """Jobs of the answer before: most records say the same again, and reading them is most of the work.
+
+    Attributes:
+        context: What else jobs were read by.
+        jobs: Values of a record's fields, and what they meant, by number.
+    """
+
+    context: object = None
+    jobs: dict[int, tuple[list[Any], Job, str]] = field(default_factory=dict)
+
+
 def read_jobs(
-    records: Sequence[Record], nodes: Sequence[Node], site: Site, threads: Mapping[str, int], now_s: float
+    records: Sequence[Record],
+    nodes: Sequence[Node],
+    site: Site,
+    threads: Mapping[str, int],
+    now_s: float,
+    memory: Memory | None = None,
 ) -> JobList:
     """Jobs of ``squeue --json`` or of slurmrestd.
 
@@ -114,17 +154,13 @@ def read_jobs(
         site: What changes rarely.
         threads: Hardware threads of a core by node.
         now_s: slurmctld's clock.
+        memory: Of the answer before; it is changed.
 
     Raises:
         AdapterError: for a record without a number or a state.
     """
     found = JobList()
-    by_name = {node.name: node for node in nodes}
-    cores = threads if site.whole_cores else {}
-    places = {
-        partition.name: Place.of([by_name[name] for name in partition.nodes if name in by_name], cores)
-        for partition in site.partitions
-    }
+    reader = _Reader(nodes, site, threads, now_s, Memory() if memory is None else memory)
     for record in records:
         states = set(words(record, "job_state"))
         if not states or not whole(record, "job_id"):
@@ -132,11 +168,62 @@ def read_jobs(
         phase = _phase(states, record)
         if phase is None:
             found.ended.extend(_ended(record, states))
-        elif phase == "waiting":
-            _add_waiting(found, record, _waiting(record, states, places, site, now_s))
+            continue
+        job, note = reader.job(record, phase, states)
+        if note:
+            found.notes.append(f"job {job.id}: {note}")
+        if phase == "waiting":
+            _add_waiting(found, record, job)
         else:
-            _add_running(found, record, phase, threads, by_name)
+            comment, required = text(record, "admin_comment"), text(record, "required_nodes")
+            found.known[job.id] = Known(job.id, (job.id,), comment, required)
+            found.jobs.append(job)
+    reader.remember()
     return found
+
+
+class _Reader:
+    """Reads records, each once as long as it stays the same."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        site: Site,
+        threads: Mapping[str, int],
+        now_s: float,
+        memory: Memory,
+    ) -> None:
+        self._site, self._threads, self._now_s, self._memory = site, threads, now_s, memory
+        self._nodes = {node.name: node for node in nodes}
+        cores = threads if site.whole_cores else {}
+        self._places = {
+            partition.name: Place.of(
+                [self._nodes[name] for name in partition.nodes if name in self._nodes], cores
+            )
+            for partition in site.partitions
+        }
+        self._context = (site, self._places, dict(threads))
+        self._before = memory.jobs if memory.context == self._context else {}
+        self._seen: dict[int, tuple[list[Any], Job, str]] = {}
+
+    def job(self, record: Record, phase: Phase, states: set[str]) -> tuple[Job, str]:
+        """The job of a record, and a note for people."""
+        number_of_it, values = whole(record, "job_id"), list(map(record.get, FIELDS))
+        before = self._before.get(number_of_it)
+        if before is not None and before[0] == values:
+            self._seen[number_of_it] = before
+            return before[1], before[2]
+        if phase == "waiting":
+            job, note = _waiting(record, states, self._places, self._site, self._now_s), ""
+        else:
+            job, note = _running(record, phase, self._threads, self._nodes)
+        if (moment(record, "eligible_time") or 0) <= self._now_s:  # otherwise time alone changes it
+            self._seen[number_of_it] = (values, job, note)
+        return job, note
+
+    def remember(self) -> None:
+        """Keep what was read for the next answer."""
+        self._memory.context, self._memory.jobs = self._context, self._seen
 
 
 def _phase(states: set[str], record: Record) -> Phase | None:
@@ -166,31 +253,26 @@ def _ended(record: Record, states: set[str]) -> Iterator[Ended]:
 # --- jobs that hold nodes ---
 
 
-def _add_running(
-    found: JobList, record: Record, phase: Phase, threads: Mapping[str, int], nodes: Mapping[str, Node]
-) -> None:
+def _running(
+    record: Record, phase: Phase, threads: Mapping[str, int], nodes: Mapping[str, Node]
+) -> tuple[Job, str]:
     shares, note = shares_of(record, threads)
-    name = job_id(record)
     strange = [share.node for share in shares if share.node not in nodes]
     if strange:
         note = f"runs on {strange[0]}, which is not among the nodes"
-    if note:
-        found.notes.append(f"job {name}: {note}")
     shares = tuple(share for share in shares if share.node in nodes)
-    found.known[name] = Known(name, (name,), text(record, "admin_comment"), text(record, "required_nodes"))
-    found.jobs.append(
-        replace(
-            _base(record, name, phase, None),
-            gpus=sum(share.gpus for share in shares),
-            nodes=len(shares),
-            cpus=sum(share.cpus for share in shares),
-            memory_mib=sum(share.memory_mib for share in shares),
-            gpu_types=gpu_types_of(record),
-            exclusive=is_exclusive(record),
-            begin_s=moment(record, "start_time"),
-            shares=shares,
-        )
+    job = replace(
+        _base(record, job_id(record), phase, None),
+        gpus=sum(share.gpus for share in shares),
+        nodes=len(shares),
+        cpus=sum(share.cpus for share in shares),
+        memory_mib=sum(share.memory_mib for share in shares),
+        gpu_types=gpu_types_of(record),
+        exclusive=is_exclusive(record),
+        begin_s=moment(record, "start_time"),
+        shares=shares,
     )
+    return job, note
 
 
 def _base(record: Record, name: str, phase: Phase, default_limit_s: float | None) -> Job:
@@ -230,7 +312,7 @@ def _waiting(record: Record, states: set[str], places: Mapping[str, Place], site
     except UnclearError as why:
         left = left or str(why)
     return replace(
-        _base(record, str(whole(record, "job_id")), "waiting", rules.default_time_s),
+        _base(record, job_id(record), "waiting", rules.default_time_s),
         gpus=request.gpus,
         nodes=request.nodes,
         cpus=request.cpus,
@@ -290,9 +372,8 @@ def _add_waiting(found: JobList, record: Record, job: Job) -> None:
     comment, required = text(record, "admin_comment"), text(record, "required_nodes")
     single = not array or not listed or number(record, "array_task_id") is not None
     if single:
-        name = job_id(record)
-        found.jobs.append(replace(job, id=name))
-        found.known[name] = Known(name, (name,), comment, required, job.held)
+        found.jobs.append(job)
+        found.known[job.id] = Known(job.id, (job.id,), comment, required, job.held)
         return
     _add_array(found, job, str(array), listed, Known("", (), comment, required, job.held))
 

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gpuyard.serve.adapter import AdapterError
-from gpuyard.serve.slurm.commands import write_code
+from gpuyard.serve.slurm.commands import parsed_object, write_code
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(46, 36, -1))
 """Versions of the interface that are tried, the newest first."""
@@ -106,12 +106,7 @@ class Rest:
         except AdapterError:
             self._version = ""  # another version may come back
             raise
-        try:
-            answer = json.loads(raw)
-        except (ValueError, RecursionError):
-            raise AdapterError(f"slurmrestd answered HTTP {status} without whole JSON", "parse") from None
-        if not isinstance(answer, dict):
-            raise AdapterError("slurmrestd answered with JSON that is no object", "parse")
+        answer = parsed_object(raw, f"slurmrestd (HTTP {status})")
         problem = _problem(answer)
         if problem or status != 200:
             raise AdapterError(f"slurmrestd, HTTP {status}: {problem or 'no words'}"[:300], "refused")
