@@ -293,7 +293,8 @@ class _Comparison:
         return [
             *found,
             "A job that the policy would have started and the scheduler did not is still wanted in the "
-            "next round: times show what each wanted first, not what a cluster under the policy would have become.",
+            "next round: times show what each wanted first, not what a cluster under the policy would have "
+            "become.",
         ]
 
 
