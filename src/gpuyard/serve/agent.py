@@ -72,6 +72,8 @@ class Agent:
         self.observed_at: float | None = None
         self.errors: list[str] = []
         """What went wrong in the last round."""
+        self.left: dict[str, str] = {}
+        """Waiting jobs that are left to the scheduler, with the reason."""
         self._monotonic = monotonic
         self._good_at = monotonic()
         self._missed: tuple[Ended, ...] = ()
@@ -80,6 +82,11 @@ class Agent:
     def policy(self) -> Policy:
         """Who decides."""
         return self.chooser.policy
+
+    @property
+    def state_age_s(self) -> float | None:
+        """How old the last state is; None before the first."""
+        return None if self.observed_at is None else self._monotonic() - self.observed_at
 
     # --- beginning
 
@@ -193,6 +200,7 @@ class Agent:
             left=len(made.live.left),
         )
         self.memory.reservations = made.reservations
+        self.left = made.live.left
         before_act = self._before_act(choice)
         if before_act is not None:
             before_act()

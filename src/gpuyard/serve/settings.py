@@ -1,9 +1,9 @@
 """Settings of ``gpuyard serve``: from a TOML file, with flags of the command line on top."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gpuyard.config import SimulationConfig, refusal
 from gpuyard.errors import InputError, setting
@@ -34,7 +34,7 @@ class ServeSettings(BaseModel):
     """Where run times that policies go by come from: users' limits, or jobs that finished."""
 
     cluster: str | None = None
-    """A cluster file with what the scheduler does not tell, such as speeds; its nodes must have their names."""
+    """A cluster file with what the scheduler does not tell, such as speeds; its nodes must be named alike."""
 
     state_dir: Path = Path("gpuyard-serve")
     """Directory of the journal, the heartbeat, the halt file and the socket."""
@@ -98,26 +98,6 @@ class ServeSettings(BaseModel):
     simulation: SimulationConfig = SimulationConfig()
     """Settings that policies share with simulations: shares, half-life, quotas, weights."""
 
-    @model_validator(mode="after")
-    def _check_consistent(self) -> Self:
-        if self.mode == "canary" and not (self.canary_partitions or self.canary_users or self.canary_share):
-            raise ValueError(
-                f"{setting('mode', 'canary')} needs to know which jobs to act on; give "
-                f"{setting('canary_partitions')}, {setting('canary_users')} or {setting('canary_share')}"
-            )
-        if self.lowest_priority + 1000 > self.highest_priority:
-            raise ValueError(
-                f"{setting('highest_priority')} must be at least 1,000 above {setting('lowest_priority')}"
-            )
-        if self.listen is not None and self.token_file is None:
-            raise ValueError(f"{setting('listen')} needs {setting('token_file')}: who may ask is told by it")
-        if self.watchdog_s < 2 * self.interval_s:
-            raise ValueError(
-                f"{setting('watchdog_s')} must be at least twice {setting('interval_s')}, or a living agent "
-                "would be taken for dead"
-            )
-        return self
-
     @property
     def acts(self) -> bool:
         """Whether anything is written to the cluster."""
@@ -151,9 +131,37 @@ def make_settings(values: dict[str, Any], where: str = "") -> ServeSettings:
         InputError: naming the key.
     """
     try:
-        return ServeSettings(**values)
+        made = ServeSettings(**values)
     except ValidationError as error:
         known = dict.fromkeys(ServeSettings.model_fields)
         raise refusal(error, where, known=lambda _: known) from None
     except TypeError as error:
         raise InputError(f"{where}: {error}") from None
+    check_consistent(made)
+    return made
+
+
+def check_consistent(settings: ServeSettings) -> None:
+    """Refuse settings that contradict each other.
+
+    Raises:
+        InputError: naming them.
+    """
+    if settings.mode == "canary" and not (
+        settings.canary_partitions or settings.canary_users or settings.canary_share
+    ):
+        raise InputError(
+            f"{setting('mode', 'canary')} needs to know which jobs to act on; give "
+            f"{setting('canary_partitions')}, {setting('canary_users')} or {setting('canary_share')}"
+        )
+    if settings.lowest_priority + 1000 > settings.highest_priority:
+        raise InputError(
+            f"{setting('highest_priority')} must be at least 1,000 above {setting('lowest_priority')}"
+        )
+    if settings.listen is not None and settings.token_file is None:
+        raise InputError(f"{setting('listen')} needs {setting('token_file')}: who may ask is told by it")
+    if settings.watchdog_s < 2 * settings.interval_s:
+        raise InputError(
+            f"{setting('watchdog_s')} must be at least twice {setting('interval_s')}, or a living agent "
+            "would be taken for dead"
+        )

@@ -1,0 +1,92 @@
+"""Gives all jobs back when the agent is dead. Needs neither the agent, nor its policy, nor its journal."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpuyard.serve.adapter import Adapter, AdapterError, Outcome
+from gpuyard.serve.log import Log
+from gpuyard.serve.signs import Signs
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at the agent found.
+
+    Attributes:
+        alive: Whether its heartbeat is young enough, and nobody asked it to halt.
+        why: What is wrong; empty if it is alive.
+        outcomes: What became of the jobs that were given back.
+        error: Why jobs could not be listed; empty if they could, or there was no need.
+    """
+
+    alive: bool
+    why: str = ""
+    outcomes: tuple[Outcome, ...] = ()
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self.error and all(one.ok or one.code == "missing" for one in self.outcomes)
+
+
+def look(signs: Signs, adapter: Adapter, silence_s: float, now_s: float | None = None) -> Look:
+    """Give all jobs back if the agent has shown no life for too long, or was halted.
+
+    Args:
+        signs: Of the agent's state directory.
+        adapter: The cluster.
+        silence_s: How long the agent may be silent, seconds.
+        now_s: The time; None: now.
+    """
+    silent_s = signs.silence_s(now_s)
+    if signs.halted:
+        why = "the agent is halted"
+    elif silent_s is None:
+        why = "there is no heartbeat"
+    elif silent_s > silence_s:
+        why = f"the last heartbeat was {silent_s:.0f} s ago"
+    else:
+        return Look(True)
+    return release(adapter, why)
+
+
+def release(adapter: Adapter, why: str) -> Look:
+    """Give back every job that carries the agent's mark."""
+    try:
+        return Look(False, why, tuple(adapter.give_back_all()))
+    except AdapterError as error:
+        return Look(False, why, error=str(error))
+
+
+def watch(
+    signs: Signs,
+    adapter: Adapter,
+    silence_s: float,
+    log: Log,
+    every_s: float = 5.0,
+    go_on: Callable[[], bool] = lambda: True,
+) -> None:
+    """Look again and again.
+
+    Args:
+        signs: Of the agent's state directory.
+        adapter: The cluster.
+        silence_s: How long the agent may be silent, seconds.
+        log: Where to say what was done.
+        every_s: Time from one look to the next, seconds.
+        go_on: Asked before every look.
+    """
+    while go_on():
+        report(look(signs, adapter, silence_s), log)
+        time.sleep(every_s)
+
+
+def report(found: Look, log: Log) -> None:
+    """Say what was done, if anything was."""
+    if found.error:
+        log.error("jobs could not be given back", why=found.why, error=found.error)
+    elif found.outcomes:
+        refused = [one for one in found.outcomes if not one.ok and one.code != "missing"]
+        log.warning("gave jobs back", jobs=len(found.outcomes), refused=len(refused), why=found.why)
