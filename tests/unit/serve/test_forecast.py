@@ -206,9 +206,10 @@ def _odd_state(draw: random.Random) -> ClusterState:
         for number in range(some(6))
     ]  # fmt: skip
     queued = [
-        waiting(f"w{number}", pick([0, 1, 2, 8, 30]), pick([-100.0, 0.0, 1e9]), pick(limits), nodes=pick([0, 0, 1, 3]),
-                exclusive=draw.random() < 0.3, memory_mib=some(100), partition=pick(["", "gpu", "a,b"]),
-                gpu_types=pick([None, None, None, (), ("a100",), ("x|y",)]), site_priority=pick([1.0, math.nan]))
+        waiting(f"w{number}", pick([0, 1, 2, 8, 30]), pick([-100.0, 0.0, 1e9]), pick(limits),
+                nodes=pick([0, 0, 1, 3]), exclusive=draw.random() < 0.3, memory_mib=some(100),
+                partition=pick(["", "gpu", "a,b"]), site_priority=pick([1.0, math.nan]),
+                gpu_types=pick([None, None, None, (), ("a100",), ("x|y",)]))
         for number in range(some(6))
     ]  # fmt: skip
     partitions = pick([(), (Partition("gpu", ("n1", "zz"), default=True),)])
