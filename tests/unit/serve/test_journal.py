@@ -137,6 +137,17 @@ def test_what_happened_notes_and_predictions_come_back(journal: Journal) -> None
     assert (journal.note("policy"), journal.note("other")) == ("sjf", None)
 
 
+def test_what_actions_came_to_is_added_to_a_round(journal: Journal) -> None:
+    write_rounds(journal, 1, 2)
+    written = make_record(2)
+    refused = replace(written.verdicts[0], error="slurmctld: no such job")
+    done = replace(written, verdicts=(refused, *written.verdicts[1:]), timings_s={"apply": 0.5})
+    journal.write_outcomes(done)
+    assert journal.record(2) == done
+    assert journal.record(1) == make_record(1)
+    assert journal.decisions(job="7")[0].error == "slurmctld: no such job"
+
+
 def test_texts_that_repeat_are_stored_once_and_changes_are_small(tmp_path: Path) -> None:
     state = make_state(1, jobs=2000)
     with Journal.open(tmp_path / "a") as journal:
