@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 from collections import deque
 from typing import Self
 
@@ -30,13 +31,14 @@ class RunTimes:
     """Run times and limits of the latest finished jobs, bounded in size.
 
     What is not known of a user is taken from all users, and without those any share of the limit is as likely
-    as any other.
+    as any other. One thread may add to it while others draw from it.
     """
 
     def __init__(self) -> None:
         self._of_user: dict[str, deque[tuple[float, float]]] = {}
         self._of_all: deque[tuple[float, float]] = deque(maxlen=KEPT_OF_ALL)
         self._arrays: dict[str | None, tuple[Floats, Floats]] = {}
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._of_all)
@@ -53,6 +55,10 @@ class RunTimes:
             return
         known = limit_s is not None and math.isfinite(limit_s) and limit_s > 0
         entry = (float(run_s), float(limit_s) if limit_s is not None and known else 0.0)
+        with self._lock:
+            self._keep(user, entry)
+
+    def _keep(self, user: str, entry: tuple[float, float]) -> None:
         mine = self._of_user.pop(user, None) or deque(maxlen=KEPT_PER_USER)
         mine.append(entry)
         self._of_user[user] = mine  # at the end: the order is that of the last finished job
@@ -90,8 +96,10 @@ class RunTimes:
 
     def to_json(self) -> str:
         """All of it; ``from_json`` reads it back."""
-        users = {user: [*entries] for user, entries in self._of_user.items()}
-        return json.dumps({"users": users, "all": [*self._of_all]}, separators=(",", ":"), allow_nan=False)
+        with self._lock:
+            users = {user: [*entries] for user, entries in self._of_user.items()}
+            everybody = [*self._of_all]
+        return json.dumps({"users": users, "all": everybody}, separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -113,10 +121,11 @@ class RunTimes:
 
     def _sorted(self, user: str | None) -> tuple[Floats, Floats]:
         """Shares of limits and run times of a user's jobs, or of all, each ascending."""
-        if user not in self._arrays:
-            entries = self._of_all if user is None else self._of_user.get(user, ())
-            table = np.array([*entries], dtype=np.float64).reshape(-1, 2)
-            limited = table[table[:, 1] > 0]
-            ratios = np.minimum(limited[:, 0] / limited[:, 1], _LARGEST_RATIO)
-            self._arrays[user] = (np.sort(ratios), np.sort(table[:, 0]))
-        return self._arrays[user]
+        with self._lock:
+            if user not in self._arrays:
+                entries = self._of_all if user is None else self._of_user.get(user, ())
+                table = np.array([*entries], dtype=np.float64).reshape(-1, 2)
+                limited = table[table[:, 1] > 0]
+                ratios = np.minimum(limited[:, 0] / limited[:, 1], _LARGEST_RATIO)
+                self._arrays[user] = (np.sort(ratios), np.sort(table[:, 0]))
+            return self._arrays[user]

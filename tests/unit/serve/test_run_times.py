@@ -1,3 +1,5 @@
+import threading
+
 import numpy as np
 import pytest
 
@@ -79,3 +81,23 @@ def test_text_is_read_back() -> None:
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="no run times"):
         RunTimes.from_json(text)
+
+
+def test_one_thread_may_add_while_another_draws() -> None:
+    times, ends, failures = filled("ada", 300.0, 3000.0), threading.Event(), []
+
+    def draw() -> None:
+        try:
+            while not ends.is_set():
+                times.run_s("ada", 100.0, 0.0, WHERE)
+                times.to_json()
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    for number in range(5_000):
+        times.add("ada", 1.0 + number, 3000.0)
+    ends.set()
+    thread.join()
+    assert failures == []
