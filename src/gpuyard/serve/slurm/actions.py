@@ -89,7 +89,9 @@ class Actions:
     def _pinned_by_rest(self, action: Start, known: Known) -> bool:
         own = f"{MARK}{action.decision}@{node_list(action.nodes)}"
         comment = Comment.read(known.comment).with_own(own)
-        return self._rest.update(action.job, {"required_nodes": list(action.nodes), "admin_comment": comment})
+        return not known.delayed and self._rest.update(
+            action.job, {"required_nodes": list(action.nodes), "admin_comment": comment}
+        )
 
     def _unpin(self, job: str, known: Known) -> None:
         """Take the nodes back after a release that failed; the first failure is the one that is told."""

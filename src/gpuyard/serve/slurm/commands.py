@@ -15,7 +15,7 @@ MOST_OUTPUT_BYTES = 2_000_000_000
 
 _SHOWN_CHARACTERS = 300
 _KEPT = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH", "HOME", "USER", "LOGNAME")
-_GONE = ("invalid job id", "already completing or completed", "no longer pending")
+_GONE = ("invalid job id", "already completing or completed", "already finished", "no longer pending")
 _UNREACHABLE = ("unable to contact", "connection refused", "timed out", "unexpected message", "zero bytes")
 
 

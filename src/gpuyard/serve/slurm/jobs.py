@@ -99,6 +99,7 @@ class Known:
         comment: Its AdminComment.
         required: Nodes that it requires.
         held: Who holds it.
+        delayed: Whether a requeue keeps it from starting for two minutes.
     """
 
     address: str
@@ -106,6 +107,7 @@ class Known:
     comment: str = ""
     required: str = ""
     held: Holder = ""
+    delayed: bool = False
 
 
 @dataclass
@@ -173,7 +175,7 @@ def read_jobs(
         if note:
             found.notes.append(f"job {job.id}: {note}")
         if phase == "waiting":
-            _add_waiting(found, record, job)
+            _add_waiting(found, record, job, _delayed_by_requeue(record, now_s))
         else:
             comment, required = text(record, "admin_comment"), text(record, "required_nodes")
             found.known[job.id] = Known(job.id, (job.id,), comment, required)
@@ -353,9 +355,18 @@ def _left(record: Record, states: set[str], held: Holder, now_s: float) -> str:
         return "nodes named"
     if _UNSUPPORTED_FLAGS & set(words(record, "flags")) or record.get("contiguous") or record.get("reboot"):
         return "special placement"
-    if (moment(record, "eligible_time") or 0) > now_s:
+    if (moment(record, "eligible_time") or 0) > now_s and not _delayed_by_requeue(record, now_s):
         return "begin time in the future"
     return _left_by_reason(reason)
+
+
+def _delayed_by_requeue(record: Record, now_s: float) -> bool:
+    """Whether the agent stopped it: the delay that Slurm then sets is not its user's wish.
+
+    The agent takes the delay away, but Slurm may set it afterwards, when the last process has ended.
+    """
+    marked = bool(Comment.read(text(record, "admin_comment")).own)
+    return marked and whole(record, "restart_cnt") > 0 and (moment(record, "eligible_time") or 0) > now_s
 
 
 def _left_by_reason(reason: str) -> str:
@@ -366,14 +377,14 @@ def _left_by_reason(reason: str) -> str:
     return ""
 
 
-def _add_waiting(found: JobList, record: Record, job: Job) -> None:
+def _add_waiting(found: JobList, record: Record, job: Job, delayed: bool) -> None:
     """One job, or one for each task of an array's record."""
     array, listed = whole(record, "array_job_id"), text(record, "array_task_string")
     comment, required = text(record, "admin_comment"), text(record, "required_nodes")
     single = not array or not listed or number(record, "array_task_id") is not None
     if single:
         found.jobs.append(job)
-        found.known[job.id] = Known(job.id, (job.id,), comment, required, job.held)
+        found.known[job.id] = Known(job.id, (job.id,), comment, required, job.held, delayed)
         return
     _add_array(found, job, str(array), listed, Known("", (), comment, required, job.held))
 

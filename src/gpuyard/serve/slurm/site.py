@@ -187,7 +187,7 @@ def reserved_nodes(text: str) -> tuple[dict[str, str], list[str]]:
         if nodes is None:
             raise AdapterError(f"scontrol show reservation: {name}: its nodes cannot be read", "parse")
         if pairs.get("State", "ACTIVE").upper() == "ACTIVE":
-            reserved |= dict[str, str].fromkeys(nodes, name)
+            reserved.update((node, name) for node in nodes)
         elif nodes:
             begins = pairs.get("StartTime", "?")
             notes.append(f"reservation {name} of {len(nodes)} nodes begins at {begins}: Slurm keeps jobs out")

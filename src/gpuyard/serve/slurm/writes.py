@@ -40,7 +40,7 @@ class Writer:
         """
         listed = node_list(nodes)
         own = Comment.read(known.comment).with_own(f"{MARK}{decision}@{listed}")
-        self._update(job, f"ReqNodeList={listed}", f"AdminComment={own}")
+        self._update(job, f"ReqNodeList={listed}", f"AdminComment={own}", *_now(known))
 
     def release(self, job: str) -> None:
         """Let Slurm start it; its priority becomes Slurm's own again, also if it was not held.
@@ -100,7 +100,9 @@ class Writer:
         problems: dict[str, AdapterError | None] = {known.address: None for known in listed}
         comments = {known.address: Comment.read(known.comment) for known in listed}
         pinned = [known.address for known in listed if comments[known.address].pins(known.required)]
+        delayed = [known.address for known in listed if known.delayed]
         self._each(pinned, problems, lambda jobs: self._update(jobs, "ReqNodeList="))
+        self._each(delayed, problems, lambda jobs: self._update(jobs, "StartTime=now"))
         # Somebody else's hold stays.
         self._each([known.address for known in listed if known.held != "other"], problems, self._release_all)
         rests: dict[str, list[str]] = {}
@@ -161,6 +163,10 @@ class _Cleaner:
 def node_list(nodes: Sequence[str]) -> str:
     """Names as Slurm takes them."""
     return compressed_nodes(nodes) or ",".join(nodes)
+
+
+def _now(known: Known) -> tuple[str, ...]:
+    return ("StartTime=now",) if known.delayed else ()
 
 
 def _checked(address: str) -> str:

@@ -62,6 +62,16 @@ def test_a_stopped_job_is_held_with_a_mark_in_one_step() -> None:
     ]
 
 
+def test_the_delay_after_a_requeue_ends_with_a_start_or_a_return() -> None:
+    delayed = {"7": Known("7", ("7",), "gpuyard:held", held="agent", delayed=True)}
+    recorder = Recorder()
+    actions(recorder).apply([Start("7", ("gn1",), "3-1")], delayed)
+    assert recorder.calls[0][-1] == "StartTime=now"
+    recorder = Recorder()
+    actions(recorder).apply([GiveBack("7", "halt")], delayed)
+    assert recorder.calls[0] == ("update", "JobId=7", "StartTime=now")
+
+
 def test_nodes_that_a_user_named_are_never_replaced() -> None:
     recorder = Recorder()
     known = {"7": Known("7", ("7",), "gpuyard:held", required="gn9", held="agent")}

@@ -134,8 +134,9 @@ def test_actions_on_jobs_that_nobody_knows_are_missing() -> None:
     assert adapter(Recorded("22.05")).apply([Start("4711", ("gn1",), "1-1")])[0].code == "missing"
 
 
-def test_a_hundred_thousand_waiting_jobs_are_read() -> None:
+@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_a_long_queue_is_read(count: int) -> None:
     recorded = Recorded("22.05")
     held = next(job for job in recorded.jobs["jobs"] if job["job_state"] == "PENDING")
-    recorded.jobs["jobs"] = [{**held, "job_id": number} for number in range(1, 100_001)]
-    assert len(adapter(recorded).observe().jobs) == 100_000
+    recorded.jobs["jobs"] = [{**held, "job_id": number} for number in range(1, count + 1)]
+    assert len(adapter(recorded).observe().jobs) == count

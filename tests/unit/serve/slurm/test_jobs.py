@@ -229,6 +229,14 @@ def test_a_record_that_changed_is_read_again_and_others_are_not() -> None:
     }
 
 
+def test_the_delay_of_a_requeue_by_the_agent_is_no_begin_time() -> None:
+    later = int(NOW) + 100
+    found = listed(waiting(eligible_time=later, restart_cnt=1, priority=0, admin_comment="gpuyard:held"))
+    assert (found.jobs[0].left, found.jobs[0].held) == ("", "agent")
+    assert found.known["7"].delayed
+    assert one(eligible_time=later, restart_cnt=1).left == "begin time in the future"  # Slurm's own requeue
+
+
 def test_a_begin_time_passes_although_the_record_stays() -> None:
     memory, records = Memory(), [waiting(eligible_time=int(NOW) + 10)]
     assert read_jobs(records, NODES, SITE, {}, NOW, memory).jobs[0].left
