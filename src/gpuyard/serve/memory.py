@@ -6,10 +6,11 @@ docs/contract/simulator.md, so that a policy decides as it does in the simulator
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
+from gpuyard.cluster.model import Cluster
 from gpuyard.errors import InputError
 from gpuyard.native.columns import UNKNOWN_RUN_S
 from gpuyard.serve.records import Happened
@@ -83,7 +84,7 @@ class Memory:
         reservations: The last plan of ``conservative``: job, begin, end, nodes; None for what has no end.
         in_flight: Releases that have had no effect yet, by job.
         stops: When the agent stopped jobs: job, moment, lost GPU-hours.
-        finished_early: Whether a job ended now, before it was expected to.
+        just_ended: Jobs that ended now: group, nodes, GPUs, nodes asked for, run time and estimate in µs.
     """
 
     zero_s: float | None = None
@@ -101,7 +102,7 @@ class Memory:
     reservations: list[Any] = field(default_factory=list)
     in_flight: dict[str, InFlight] = field(default_factory=dict)
     stops: list[tuple[str, float, float]] = field(default_factory=list)
-    finished_early: bool = False
+    just_ended: list[Any] = field(default_factory=list)
 
     previous: ClusterState | None = field(default=None, repr=False)
     """The last state; not part of the text."""
@@ -171,7 +172,9 @@ class Memory:
         changes.sort(key=lambda change: (change[0], change[1]))
         for at_us, _, job, gpus in changes:
             self._use(job, gpus, at_us, half_life_s)
-        self.finished_early = any(self._is_early(job, _end_s(job, ended, state), estimates) for job in ran)
+        self.just_ended = [
+            self._end(job, _end_s(job, ended, state), estimates) for job in ran if job.begin_s is not None
+        ]
         for job in ran:
             self._finish(job, ended.get(job.id), state)
         happened = [*self._gone(gone, unseen, ended, state), *self._seen(state, before)]
@@ -199,11 +202,29 @@ class Memory:
         for table, name in ((self.users, job.user), (self.groups, job.group)):
             table.setdefault(name, Usage()).change(gpus, at_us - _us(self.zero_s or 0.0), half_life_s)
 
-    def _is_early(self, job: Job, end_s: float, estimates: str) -> bool:
-        if job.begin_s is None:
-            return False
+    def _end(self, job: Job, end_s: float, estimates: str) -> list[Any]:
         estimate_s = self.estimate_s(job, estimates)
-        return estimate_s is None or _us(end_s) < _us(job.begin_s) + _us(estimate_s)
+        run_us = _us(end_s) - _us(job.begin_s or 0.0)
+        nodes = [share.node for share in job.shares]
+        return [job.group, nodes, job.gpus, job.nodes, run_us, None if estimate_s is None else _us(estimate_s)]
+
+    def finished_early(
+        self, cluster: Cluster, numbers: Mapping[str, int], locality_penalty: float
+    ) -> tuple[str | None, ...]:
+        """Owners of nodes (None: nobody) of whose jobs one ended now, before it was expected to.
+
+        Args:
+            cluster: Where they ran.
+            numbers: Of its nodes, by name.
+            locality_penalty: As of the simulation.
+        """
+        early: set[str | None] = set()
+        for group, names, gpus, asked, run_us, estimate_us in self.just_ended:
+            nodes = [numbers[name] for name in names if name in numbers]
+            factor = _slowness(cluster, nodes, gpus, asked, locality_penalty)
+            if estimate_us is None or run_us < max(1, round((estimate_us / factor[0]) * factor[1])):
+                early.add(group if group in cluster.owners else None)
+        return tuple(sorted(early, key=str))
 
     def _finish(self, job: Job, ended: Ended | None, state: ClusterState) -> None:
         begin_s = job.begin_s if job.begin_s is not None else state.now_s
@@ -285,6 +306,18 @@ class Memory:
                 if usages[name].at(now_us, half_life_s) < _NEGLIGIBLE_GPU_S:
                     del usages[name]
         self.stops = [stop for stop in self.stops if stop[1] > state.now_s - 86_400.0]
+
+
+def _slowness(
+    cluster: Cluster, nodes: Sequence[int], gpus: int, asked: int, locality_penalty: float
+) -> tuple[float, float]:
+    """Speed, and the factor of scattered nodes (docs/contract/simulator.md, section 6)."""
+    if not gpus or not nodes:
+        return 1.0, 1.0
+    columns = cluster.node_columns()
+    speed = min(cluster.gpu_types[int(columns["type"][node])].speed for node in nodes)
+    fewest = asked or -(-gpus // max(1, *(int(columns["gpus"][node]) for node in nodes)))
+    return speed, 1.0 + locality_penalty * ((len(nodes) - fewest) / fewest)
 
 
 def _as_it_ended(job: Job, ended: Ended | None) -> Job:

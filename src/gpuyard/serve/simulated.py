@@ -173,7 +173,7 @@ class SimulatedCluster:
             "nodes": of("nodes") or 0,
             "cpus": of("cpus") or 0,
             "memory_mib": of("memory_mib") or 0,
-            "gpu_types": tuple(types.split("|")) if types else None,
+            "gpu_types": tuple(types) if types else None,
             "limit_s": of("estimate_s"),
             "row": row,
             "site_priority": float(of("priority") if of("priority") is not None else 1.0),

@@ -236,7 +236,9 @@ class _Builder:
             arrivals_s=memory.arrivals_s - self.zero_s if memory.arrived else None,
             instant=memory.instant,
             epoch_s=self.state.epoch_s + self.zero_s,
-            finished_early=(None,) if memory.finished_early else (),
+            finished_early=memory.finished_early(
+                self.cluster, self.number_of, self.config.locality_penalty
+            ),
             nodes_changed=self.state.nodes_changed,
             backfill_due=self.state.backfill_due,
             config=self.config,
