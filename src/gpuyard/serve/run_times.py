@@ -26,6 +26,8 @@ UNKNOWN_LIMIT_S = 86_400.0
 _LARGEST_RATIO = 1.5
 """Jobs do not run much longer than their limit: what says so comes from a limit that was changed."""
 
+_NONE: Floats = np.empty(0)
+
 
 class RunTimes:
     """Run times and limits of the latest finished jobs, bounded in size.
@@ -122,8 +124,10 @@ class RunTimes:
     def _sorted(self, user: str | None) -> tuple[Floats, Floats]:
         """Shares of limits and run times of a user's jobs, or of all, each ascending."""
         with self._lock:
+            if user is not None and user not in self._of_user:
+                return _NONE, _NONE
             if user not in self._arrays:
-                entries = self._of_all if user is None else self._of_user.get(user, ())
+                entries = self._of_all if user is None else self._of_user[user]
                 table = np.array([*entries], dtype=np.float64).reshape(-1, 2)
                 limited = table[table[:, 1] > 0]
                 ratios = np.minimum(limited[:, 0] / limited[:, 1], _LARGEST_RATIO)
