@@ -246,7 +246,7 @@ class _Replay:
         self.report.rounds += 1
         state, memory = journal.state(record.number), journal.memory(record.number)
         try:
-            made = self._decide(state, memory, self._decider(record), self._settings)
+            made = self._decide(state, memory, self._decider(record), self._settings_of(record))
         except Exception as error:  # a policy may raise anything, and the other rounds are still to come
             self.report.failed += 1
             self._differs(Difference(record.number, record.at_s, record.decider, error=_words(error)))
@@ -262,6 +262,11 @@ class _Replay:
             self._differs(difference)
         else:
             self.report.same += 1
+
+    def _settings_of(self, record: RoundRecord) -> ServeSettings:
+        """The settings with mode and control of the round: which jobs a policy may rank goes by them."""
+        update = {"mode": record.mode, "control": record.control}
+        return self._settings.model_copy(update=update)
 
     def _decider(self, record: RoundRecord) -> Policy:
         if self._other is not None:

@@ -3,7 +3,9 @@
 Names come from the cluster, so nothing of them may move the cursor or be read as markup.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rich import box
@@ -20,6 +22,7 @@ from gpuyard.units import duration, plural
 
 MOST_ROWS = 10
 MOST_NAMES = 6
+MOST_RANKED = 30
 STALE_ROUNDS = 5
 """A last round older than this many intervals is alarming."""
 GOOD, WARNING, BAD = "green", "yellow", "bold red"
@@ -33,6 +36,16 @@ def show_status(console: Console, status: Mapping[str, Any]) -> None:
     console.print(status_panel(status))
 
 
+def watch_status(console: Console, ask: Callable[[], Mapping[str, Any]], every_s: float = 1.0) -> None:
+    """Show how the agent is, again and again, until Ctrl-C."""
+    from rich.live import Live
+
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        while True:
+            live.update(status_panel(ask()), refresh=True)
+            time.sleep(every_s)
+
+
 def status_panel(status: Mapping[str, Any]) -> Panel:
     """How the agent is; a live display may be updated with it.
 
@@ -40,18 +53,26 @@ def status_panel(status: Mapping[str, Any]) -> Panel:
         status: As ``/v1/status`` answers. All keys may be missing: ``mode``, ``control``, ``policy``,
             ``model``, ``source``; ``decider``, ``cause`` and ``words`` of the last round; its ``round``
             (number), ``age_s`` and ``interval_s``; ``pending``, ``left``, ``held``, ``running`` jobs,
-            ``oldest_wait_s``; ``gpus`` and ``gpus_used``; ``agreement`` with the scheduler's starts and
-            ``baseline_agreement``, shares; ``fallbacks`` (rounds); ``alarms``, sentences; ``timings_s`` by
-            phase, each a number or a table with ``p50`` and ``p99``; ``starts``, jobs that would start now.
+            ``oldest_wait_s``; ``gpus`` and ``gpus_in_use``, ``closed_nodes``; ``agreement`` with the
+            scheduler's starts and ``baseline_agreement``, shares; ``fallbacks`` (rounds); ``would_start`` and
+            ``refused`` (numbers); ``timings_s`` by phase, each a number or a table with ``p50`` and ``p99``.
+            Sentences that alarm: ``alarms``, ``errors``, ``why_not``, ``journal``.
     """
+    alarms = _alarms(status)
     parts: list[RenderableType] = [_facts(_status_facts(status))]
-    parts += [Text(f"! {printable(alarm)}", style=BAD) for alarm in status.get("alarms") or ()]
+    parts += [Text(f"! {printable(alarm)}", style=BAD) for alarm in alarms]
     if timings := _timings(status.get("timings_s") or {}):
         parts += ["", timings]
     mode = printable(status.get("mode", "unknown"))
     title = Text.assemble(("gpuyard serve  ", "bold"), (mode, MODES.get(mode, "")))
-    style = BAD if status.get("alarms") else "dim"
+    style = BAD if alarms else "dim"
     return Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED, border_style=style)
+
+
+def _alarms(status: Mapping[str, Any]) -> list[str]:
+    said = [status.get("why_not"), *(status.get("errors") or ()), *(status.get("alarms") or ())]
+    halted = "halted: every job is the scheduler's" if status.get("halted") else ""
+    return list(dict.fromkeys(printable(one) for one in (*said, status.get("journal"), halted) if one))
 
 
 def _status_facts(status: Mapping[str, Any]) -> Iterable[Fact]:
@@ -65,11 +86,15 @@ def _status_facts(status: Mapping[str, Any]) -> Iterable[Fact]:
     if status.get("held") is not None:
         yield "held by the agent", plural(status["held"], "job")
     if status.get("gpus"):
-        used = status.get("gpus_used") or 0
+        used = status.get("gpus_in_use") or 0
         yield "GPUs in use", f"{used:,} of {status['gpus']:,} ({_percent(used / status['gpus'], 0)})"
-    yield "agrees with starts", _agreement(status.get("agreement"), status.get("baseline_agreement"))
-    if status.get("starts"):
-        yield "would start now", names(status["starts"])
+    if status.get("closed_nodes"):
+        yield "closed", plural(status["closed_nodes"], "node")
+    if status.get("agreement") is not None:
+        yield "agrees with starts", _agreement(status["agreement"], status.get("baseline_agreement"))
+    if status.get("would_start") is not None:
+        refused = f", {plural(status['refused'], 'action')} refused by the guard" if status.get("refused") else ""
+        yield "would start now", f"{plural(status['would_start'], 'job')}{refused}"
 
 
 def _decider(status: Mapping[str, Any]) -> Text:
@@ -102,10 +127,8 @@ def _queue(status: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _agreement(policy: float | None, baseline: float | None) -> str:
-    if policy is None:
-        return "nothing to compare yet"
-    return f"{_percent(policy)}" + ("" if baseline is None else f" (the fallback: {_percent(baseline)})")
+def _agreement(policy: float, baseline: float | None) -> str:
+    return _percent(policy) + ("" if baseline is None else f" (the fallback: {_percent(baseline)})")
 
 
 def _timings(timings: Mapping[str, Any]) -> Table | None:
@@ -187,6 +210,33 @@ def _difference_table(differences: Sequence[Difference]) -> Table:
     return table
 
 
+def show_order(console: Console, order: Mapping[str, Any]) -> None:
+    """Print the waiting jobs as the policy ranks them, as ``/v1/order`` answers."""
+    if order.get("round") is None:
+        console.print("No round yet.")
+        return
+    starts = {one["job"] for one in order["starts"]}
+    ranked = order["order"]
+    by = f"{printable(order['policy'])}, decided by the {printable(order['decider'])}"
+    console.print(f"Round {order['round']:,}: {plural(len(ranked), 'job')} ranked by {by}")
+    table = plain_table("place", "job", "GPUs", "has waited", "score", "", right=(0, 2, 3, 4))
+    for one in ranked[:MOST_RANKED]:
+        score = "-" if one["score"] is None else f"{one['score']:.6g}"
+        now = "would start now" if one["job"] in starts else ""
+        job = Text(printable(one["job"]))
+        table.add_row(f"{one['place']:,}", job, f"{one['gpus']:,}", duration(one["waited_s"]), score, now)
+    if ranked:
+        console.print(table)
+    if len(ranked) > MOST_RANKED:
+        console.print(f"and {plural(len(ranked) - MOST_RANKED, 'job')} more")
+    for one in order["left"][:MOST_ROWS]:
+        console.print(
+            f"left to the scheduler: {printable(one['job'])} ({printable(one['why'])})", style="dim"
+        )
+    if len(order["left"]) > MOST_ROWS:
+        console.print(f"and {plural(len(order['left']) - MOST_ROWS, 'job')} more", style="dim")
+
+
 def show_explanation(console: Console, explanation: Mapping[str, Any]) -> None:
     """Print why a job waits, behind whom, and when it will start, as ``explain_job`` has it."""
     job = printable(explanation.get("job"))
@@ -249,7 +299,7 @@ def _blocking_table(blocking: Sequence[Mapping[str, Any]], now_s: float | None) 
 def show_shadow(console: Console, report: Mapping[str, Any]) -> None:
     """Print what the policy wanted and what the scheduler did, as ``ShadowReport.to_json`` has it."""
     console.print(_facts(_shadow_facts(report)))
-    times = [one for one in report["times"] if one["change_s"] is not None]
+    times = [one for one in report["times"] if one["change_s"]]
     largest = sorted(times, key=lambda one: -abs(one["change_s"]))[:MOST_ROWS]
     if largest:
         console.print("", _times_table(largest, len(times)), sep="\n")
@@ -289,15 +339,11 @@ def _shadow_facts(report: Mapping[str, Any]) -> Iterable[Fact]:
 
 
 def _times_table(times: Sequence[Mapping[str, Any]], total: int) -> Table:
-    title = f"largest changes of {plural(total, 'job')}"
+    title = f"largest of {plural(total, 'change')}"
     table = plain_table(title, "the policy would have started it", right=())
     for one in times:
         change = one["change_s"]
-        words = (
-            "at the same time"
-            if change == 0
-            else f"{duration(abs(change))} {'later' if change > 0 else 'earlier'}"
-        )
+        words = f"{duration(abs(change))} {'later' if change > 0 else 'earlier'}"
         table.add_row(Text(printable(one["job"])), words)
     return table
 

@@ -169,6 +169,19 @@ def test_the_fallback_is_the_one_of_the_settings(journal: Journal) -> None:
     assert asked == ["fifo+easy", "sjf"]
 
 
+def test_mode_and_control_are_those_of_the_round(journal: Journal) -> None:
+    seen = []
+
+    def decide(state: ClusterState, memory: str, policy: Policy, settings: ServeSettings) -> Made:
+        seen.append((settings.mode, settings.control, settings.fallback))
+        return Made()
+
+    write_plain(journal, 1, decider="policy")
+    write_plain(journal, 2, decider="policy", mode="active", control="start")
+    replay(journal, decide=decide)
+    assert seen == [("shadow", "order", "fifo+easy"), ("active", "start", "fifo+easy")]
+
+
 def test_a_model_that_changed_since_is_named(journal: Journal) -> None:
     write_plain(journal, 1, decider="policy", model="0123456789abcdef")
     report = replay(journal, decide=lambda *_: Made())

@@ -9,7 +9,15 @@ from rich.console import Console
 from gpuyard.serve.replay import Difference, ReplayReport, Shift
 from gpuyard.serve.shadow import JobTimes, Pairs, PredictionError, ShadowReport
 from gpuyard.terminal.console import output
-from gpuyard.terminal.serve import names, show_explanation, show_replay, show_shadow, show_status
+from gpuyard.terminal.serve import (
+    names,
+    show_explanation,
+    show_order,
+    show_replay,
+    show_shadow,
+    show_status,
+    watch_status,
+)
 
 STATUS: dict[str, Any] = {
     "mode": "shadow",
@@ -29,11 +37,12 @@ STATUS: dict[str, Any] = {
     "held": 3,
     "oldest_wait_s": 7_260.0,
     "gpus": 128,
-    "gpus_used": 96,
+    "gpus_in_use": 96,
     "agreement": 0.875,
     "baseline_agreement": 0.5,
     "fallbacks": 4,
-    "starts": ["1001", "1002"],
+    "would_start": 2,
+    "refused": 1,
     "alarms": ["slurmctld has not answered for 12 s"],
     "timings_s": {"list": {"p50": 0.031, "p99": 0.1}, "decide": {"p50": 0.0021, "p99": 0.0049}},
 }
@@ -112,7 +121,11 @@ def test_status_shows_who_decides_why_and_what_is_alarming() -> None:
     for words in (
         *("shadow", "model:bursty-order (0123456789ab)", "the fallback: the policy took 81 ms of 50 ms"),
         *("number 12,345, 0.40 s ago", "1,002 jobs waiting, 7 of them left to the scheduler", "3 jobs"),
-        *("87.5 % (the fallback: 50.0 %)", "! slurmctld has not answered for 12 s", "1001, 1002"),
+        *(
+            "87.5 % (the fallback: 50.0 %)",
+            "! slurmctld has not answered for 12 s",
+            "2 jobs, 1 action refused by the guard",
+        ),
         *("96 of 128 (75 %)", "31.0 ms", "2.10 ms"),
     ):
         assert words in text
@@ -124,7 +137,6 @@ def test_status_of_an_agent_that_has_just_begun() -> None:
     text = text_of(shown)
     assert "not observed yet" in text
     assert "none yet" in text
-    assert "nothing to compare yet" in text
 
 
 def test_status_takes_timings_of_the_last_round_alone() -> None:
@@ -134,7 +146,7 @@ def test_status_takes_timings_of_the_last_round_alone() -> None:
 
 
 def test_names_of_the_cluster_cannot_move_the_cursor_or_be_markup() -> None:
-    text = shown_status(starts=["\x1b[2J[bold]1[/bold]"], alarms=["[red]\x07\n"])
+    text = shown_status(source="\x1b[2J[bold]1[/bold]", alarms=["[red]\x07\n"])
     assert "\x1b" not in text
     assert "[2J[bold]1[/bold]" in text
     assert "! [red]" in text
@@ -206,3 +218,53 @@ def test_long_lists_of_names_are_cut() -> None:
     assert names(list("abcdefgh")) == "a, b, c, d, e, f and 2 more"
     assert names(["a"], total=3) == "a and 2 more"
     assert names([]) == ""
+
+
+def test_status_of_a_dead_agent_says_why_and_that_it_is_halted() -> None:
+    shown = console()
+    show_status(shown, {"alive": False, "why_not": "the agent does not answer", "halted": True, "round": 7})
+    text = text_of(shown)
+    assert "! the agent does not answer" in text
+    assert "! halted" in text
+
+
+def test_watching_asks_again_until_it_is_interrupted() -> None:
+    asked = []
+
+    def ask() -> dict[str, Any]:
+        asked.append(1)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return STATUS
+
+    watch_status(console(), ask, every_s=0.0)
+    assert len(asked) == 3
+
+
+def test_the_order_shows_ranks_starts_and_what_is_left() -> None:
+    ranked = [
+        {
+            "place": place,
+            "job": str(place),
+            "score": None if place == 2 else place / 3,
+            "gpus": 8,
+            "waited_s": 60.0,
+        }
+        for place in range(1, 41)
+    ]
+    found = {"round": 9, "policy": "sjf", "decider": "policy", "order": ranked, "starts": [{"job": "1"}]}
+    shown = console()
+    show_order(shown, found | {"left": [{"job": "7_1", "why": "licences"}] * 12})
+    text = text_of(shown)
+    for words in (
+        "Round 9: 40 jobs ranked by sjf",
+        "0.333333  would start now",
+        "and 10 jobs more",
+        "(licences)",
+    ):
+        assert words in text
+    assert text.count("would start now") == 1
+    assert "and 2 jobs more" in text
+    nothing = console()
+    show_order(nothing, {"round": None, "order": [], "starts": [], "left": []})
+    assert text_of(nothing) == "No round yet.\n"
