@@ -93,8 +93,9 @@ def _status_facts(status: Mapping[str, Any]) -> Iterable[Fact]:
     if status.get("agreement") is not None:
         yield "agrees with starts", _agreement(status["agreement"], status.get("baseline_agreement"))
     if status.get("would_start") is not None:
-        refused = f", {plural(status['refused'], 'action')} refused by the guard" if status.get("refused") else ""
-        yield "would start now", f"{plural(status['would_start'], 'job')}{refused}"
+        refused = plural(status.get("refused") or 0, "action")
+        guarded = f", {refused} refused by the guard" if status.get("refused") else ""
+        yield "would start now", f"{plural(status['would_start'], 'job')}{guarded}"
 
 
 def _decider(status: Mapping[str, Any]) -> Text:
