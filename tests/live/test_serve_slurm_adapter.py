@@ -173,11 +173,13 @@ def test_everything_is_given_back_by_one_who_remembers_nothing(cluster: Cluster)
 
 
 def test_refusals_and_jobs_that_are_gone_have_their_codes(cluster: Cluster) -> None:
-    gone, held = cluster.held("--gres=gpu:1"), cluster.held("--gres=gpu:1")
+    gone, held, fine = (cluster.held("--gres=gpu:1") for _ in range(3))
     cluster.adapter.observe()
     cluster.box.run("scancel", gone)
-    outcomes = cluster.adapter.apply([Start(gone, ("gn1",), "1-1"), Start(held, ("nosuch",), "1-2")])
-    assert [one.code for one in outcomes] == ["missing", "refused"]
+    starts = [Start(gone, ("gn1",), "1-1"), Start(held, ("nosuch",), "1-2"), Start(fine, ("gn3",), "1-3")]
+    outcomes = cluster.adapter.apply(starts)
+    assert [one.code for one in outcomes] == ["missing", "refused", ""]
+    assert cluster.nodes_of(fine) == ("gn3",)
     after = cluster.job(held)
     assert (after.held, after.left) == ("agent", "")
 

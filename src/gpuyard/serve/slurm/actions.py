@@ -43,7 +43,7 @@ class Actions:
             elif kind is Reorder:
                 outcomes += self._reordered([one for one in same if isinstance(one, Reorder)], known)
             else:
-                outcomes += [self._started(one, known) for one in same if isinstance(one, Start)]
+                outcomes += self._started([one for one in same if isinstance(one, Start)], known)
         return outcomes
 
     def give_back_all(self, waiting: Iterable[Known]) -> list[Outcome]:
@@ -60,16 +60,30 @@ class Actions:
 
     # --- starts ---
 
-    def _started(self, action: Start, known: Mapping[str, Known]) -> Outcome:
+    def _started(self, actions: Sequence[Start], known: Mapping[str, Known]) -> list[Outcome]:
+        """Prescribe the nodes of all, then release all: jobs are released many at once."""
+        problems: dict[str, AdapterError | None] = {}
+        seconds: dict[str, float] = {}
+        for action in actions:
+            begin = time.monotonic()
+            try:
+                self._prepare(action, known)
+                problems[action.job] = None
+            except AdapterError as error:
+                problems[action.job] = error
+            seconds[action.job] = time.monotonic() - begin
         begin = time.monotonic()
-        problem: AdapterError | None = None
-        try:
-            self._start(action, known)
-        except AdapterError as error:
-            problem = error
-        return _outcome(action, problem, time.monotonic() - begin)
+        ready = [job for job, problem in problems.items() if problem is None]
+        released = self._release(ready)
+        for job, problem in released.items():
+            if problem is not None:
+                self._unpin(job, known[job])
+        problems |= released
+        each = (time.monotonic() - begin) / max(1, len(ready))
+        return [_outcome(action, problems[action.job], seconds[action.job] + each) for action in actions]
 
-    def _start(self, action: Start, known: Mapping[str, Known]) -> None:
+    def _prepare(self, action: Start, known: Mapping[str, Known]) -> None:
+        """All of a start but the release."""
         own = _known(action.job, known)
         if not action.nodes:
             raise AdapterError("a start without nodes", "refused")
@@ -79,12 +93,17 @@ class Actions:
             self._writer.requeue(job, _known(job, known))
         if not self._pinned_by_rest(action, own):
             self._writer.pin(action.job, own, action.nodes, action.decision)
-        try:
-            if not self._rest.update(action.job, {"hold": False}):
-                self._writer.release(action.job)
-        except AdapterError:
-            self._unpin(action.job, own)
-            raise
+
+    def _release(self, jobs: Sequence[str]) -> dict[str, AdapterError | None]:
+        """By slurmrestd where that can; the others by command."""
+        problems: dict[str, AdapterError | None] = {}
+        for job in jobs:
+            try:
+                if self._rest.update(job, {"hold": False}):
+                    problems[job] = None
+            except AdapterError as error:
+                problems[job] = error
+        return problems | self._writer.release([job for job in jobs if job not in problems])
 
     def _pinned_by_rest(self, action: Start, known: Known) -> bool:
         own = f"{MARK}{action.decision}@{node_list(action.nodes)}"

@@ -13,7 +13,7 @@ from gpuyard.serve.adapter import AdapterError
 MOST_OUTPUT_BYTES = 2_000_000_000
 """More than this is no list of jobs: 100,000 jobs are 370 MB in Slurm 22.05."""
 
-_SHOWN_CHARACTERS = 300
+_SHOWN_CHARACTERS = 5_000  # fifty jobs at once may each have a line
 _KEPT = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH", "HOME", "USER", "LOGNAME")
 _GONE = ("invalid job id", "already completing or completed", "already finished", "no longer pending")
 _UNREACHABLE = ("unable to contact", "connection refused", "timed out", "unexpected message", "zero bytes")

@@ -91,6 +91,7 @@ class Rest:
         """The newest interface that answers; known after the first call."""
         if self._version:
             return self._version
+        status = 0
         for version in VERSIONS:
             status, _ = self._exchange("GET", f"/slurm/{version}/ping", None)
             if status == 200:
@@ -98,7 +99,10 @@ class Rest:
                 return version
             if status in (401, 403):
                 raise AdapterError(f"slurmrestd refuses the token (HTTP {status})", "refused")
-        raise AdapterError("slurmrestd speaks none of the versions that are known here", "refused")
+        raise AdapterError(
+            f"slurmrestd answers HTTP {status} to every version that is known here; is the token valid?",
+            "refused",
+        )
 
     def _asked(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         try:

@@ -42,13 +42,15 @@ class Writer:
         own = Comment.read(known.comment).with_own(f"{MARK}{decision}@{listed}")
         self._update(job, f"ReqNodeList={listed}", f"AdminComment={own}", *_now(known))
 
-    def release(self, job: str) -> None:
-        """Let Slurm start it; its priority becomes Slurm's own again, also if it was not held.
+    def release(self, jobs: Sequence[str]) -> dict[str, AdapterError | None]:
+        """Let Slurm start jobs; by job, what went wrong.
 
-        Raises:
-            AdapterError: if Slurm refuses.
+        Their priorities become Slurm's own again, also if they were not held. Many at once take a fifth of
+        the time that each alone takes.
         """
-        self._commands.text("scontrol", "release", _checked(job))
+        problems: dict[str, AdapterError | None] = dict.fromkeys(jobs)
+        self._each(jobs, problems, self._release_all)
+        return problems
 
     def unpin(self, job: str, known: Known) -> None:
         """Take back ``pin``: what the job required and its comment are as they were.
@@ -142,7 +144,7 @@ class Writer:
                 if len(group) == 1 or error.code in ("timeout", "missing"):
                     problems.update(dict.fromkeys(group, error))
                 else:
-                    alone.extend(group)
+                    alone.extend(_named_in(str(error), group))
         for address in alone:
             try:
                 write(_checked(address))
@@ -163,6 +165,15 @@ class _Cleaner:
 def node_list(nodes: Sequence[str]) -> str:
     """Names as Slurm takes them."""
     return compressed_nodes(nodes) or ",".join(nodes)
+
+
+def _named_in(said: str, group: Sequence[str]) -> Sequence[str]:
+    """The jobs that a failure is about; all if it names none.
+
+    The others were written to, and may have started since: to write to them again would fail.
+    """
+    words = set(re.findall(r"\d+(?:_\d+)?", said))
+    return [job for job in group if job in words] or group
 
 
 def _now(known: Known) -> tuple[str, ...]:

@@ -46,6 +46,31 @@ def test_a_start_prescribes_nodes_with_the_decision_and_then_releases() -> None:
     ]
 
 
+def test_jobs_that_start_together_are_released_at_once() -> None:
+    recorder = Recorder()
+    known = {str(n): Known(str(n), (str(n),), "gpuyard:held", held="agent") for n in (1, 2, 3)}
+    outcomes = actions(recorder).apply([Start(job, ("gn1",), f"3-{job}") for job in known], known)
+    assert all(one.ok for one in outcomes)
+    assert [call[0] for call in recorder.calls] == ["update", "update", "update", "release"]
+    assert recorder.calls[-1] == ("release", "1,2,3")
+    picky = Recorder(lambda command: command[1] == "release" and "2" in command[2].split(","))
+    outcomes = actions(picky).apply([Start(job, ("gn1",), f"3-{job}") for job in known], known)
+    assert [one.ok for one in outcomes] == [True, False, True]
+    assert picky.calls[-1] == ("update", "JobId=2", "ReqNodeList=", "AdminComment=gpuyard:held")
+
+
+def test_only_jobs_that_a_failure_names_are_tried_again() -> None:
+    known = {str(n): Known(str(n), (str(n),), "gpuyard:held", held="agent") for n in (11, 12, 13)}
+    words = "scontrol ended with 1: Invalid job id specified for job 12"
+    recorder = Recorder(lambda command: command[1] == "release" and "12" in command[2].split(","), words)
+    outcomes = actions(recorder).apply([Start(job, ("gn1",), f"3-{job}") for job in known], known)
+    assert [one.code for one in outcomes] == ["", "missing", ""]
+    assert [call for call in recorder.calls if call[0] == "release"] == [
+        ("release", "11,12,13"),
+        ("release", "12"),
+    ]
+
+
 def test_a_release_that_fails_takes_the_nodes_back() -> None:
     recorder = Recorder(lambda command: "release" in command)
     outcome = actions(recorder).apply([Start("7", ("gn1",), "3-1")], KNOWN)[0]
