@@ -17,6 +17,7 @@ from gpuyard.serve.slurm.jobs import Known
 _AT_ONCE = 50
 _SINGLE = re.compile(r"\d+(?:_\d+)?")
 _ADDRESS = re.compile(r"\d+(?:_\d+|_\[[\d,:-]+\])?")
+_NAMED = re.compile(r"\bjob (\d+(?:_\d+)?)\b|(?<!\S)(\d+_\d+):")
 _REQUEUE_TRIES = 5
 _REQUEUE_PAUSE_S = 0.2
 _Write = Callable[[str], None]
@@ -172,8 +173,8 @@ def _named_in(said: str, group: Sequence[str]) -> Sequence[str]:
 
     The others were written to, and may have started since: to write to them again would fail.
     """
-    words = set(re.findall(r"\d+(?:_\d+)?", said))
-    return [job for job in group if job in words] or group
+    named = {first or second for first, second in _NAMED.findall(said)}
+    return [job for job in group if job in named] or group
 
 
 def _now(known: Known) -> tuple[str, ...]:
