@@ -206,7 +206,14 @@ class Memory:
         estimate_s = self.estimate_s(job, estimates)
         run_us = _us(end_s) - _us(job.begin_s or 0.0)
         nodes = [share.node for share in job.shares]
-        return [job.group, nodes, job.gpus, job.nodes, run_us, None if estimate_s is None else _us(estimate_s)]
+        return [
+            job.group,
+            nodes,
+            job.gpus,
+            job.nodes,
+            run_us,
+            None if estimate_s is None else _us(estimate_s),
+        ]
 
     def finished_early(
         self, cluster: Cluster, numbers: Mapping[str, int], locality_penalty: float

@@ -38,6 +38,10 @@ class SimulatedCluster:
             raise InputError(
                 f"policy {policy.name} stops running jobs; a simulated cluster does not serve it"
             )
+        if (workload.frame["gpu_milli"] < 1000).any():
+            raise InputError(
+                "some jobs share a GPU (gpu_milli below 1000); live clusters know whole ones only"
+            )
         self.cluster = cluster
         self._workload = workload
         inputs = prepare(workload, cluster, policy, config)
@@ -49,6 +53,7 @@ class SimulatedCluster:
         }
         self.nodes = tuple(name or f"n{number}" for number, name in enumerate(cluster.node_names))
         self._node_numbers = {name: number for number, name in enumerate(self.nodes)}
+        self._default_partition = next((entry.name for entry in cluster.partitions if entry.default), "")
         self._began: dict[int, float] = {}
         self._now_s = 0.0
         self._wake_s: float | None = None
@@ -167,7 +172,7 @@ class SimulatedCluster:
         return {
             "user": of("user") or "",
             "group": of("group") or "",
-            "partition": of("partition") or "",
+            "partition": of("partition") or self._default_partition,
             "qos": of("qos"),
             "gpus": of("gpus"),
             "nodes": of("nodes") or 0,

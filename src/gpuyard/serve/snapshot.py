@@ -236,9 +236,7 @@ class _Builder:
             arrivals_s=memory.arrivals_s - self.zero_s if memory.arrived else None,
             instant=memory.instant,
             epoch_s=self.state.epoch_s + self.zero_s,
-            finished_early=memory.finished_early(
-                self.cluster, self.number_of, self.config.locality_penalty
-            ),
+            finished_early=memory.finished_early(self.cluster, self.number_of, self.config.locality_penalty),
             nodes_changed=self.state.nodes_changed,
             backfill_due=self.state.backfill_due,
             config=self.config,
@@ -302,7 +300,9 @@ class _Builder:
             return None
         if job.partition in self.known_partitions:
             return job.partition
-        return next(iter(self.known_partitions))
+        return next(
+            (one.name for one in self.cluster.partitions if one.default), self.cluster.partitions[0].name
+        )
 
     def _part_number(self) -> int:
         self.ids.append("")
