@@ -164,9 +164,7 @@ def read_jobs(
     found = JobList()
     reader = _Reader(nodes, site, threads, now_s, Memory() if memory is None else memory)
     for record in records:
-        states = set(words(record, "job_state"))
-        if not states or not whole(record, "job_id"):
-            raise AdapterError("a job without a number or a state", "parse")
+        states = _states(record)
         phase = _phase(states, record)
         if phase is None:
             found.ended.extend(_ended(record, states))
@@ -226,6 +224,13 @@ class _Reader:
     def remember(self) -> None:
         """Keep what was read for the next answer."""
         self._memory.context, self._memory.jobs = self._context, self._seen
+
+
+def _states(record: Record) -> set[str]:
+    states = set(words(record, "job_state"))
+    if not states or not whole(record, "job_id"):
+        raise AdapterError("a job without a number or a state", "parse")
+    return states
 
 
 def _phase(states: set[str], record: Record) -> Phase | None:
