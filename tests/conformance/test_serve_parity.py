@@ -190,11 +190,10 @@ PLANS = pytest.mark.xfail(
 
 
 @PLANS
-@pytest.mark.parametrize("policy", ["fifo+conservative", "fifo+conservative/spread"])
-def test_plans_on_nodes_of_all_kinds_are_served_as_simulated(policy: str, tmp_path: Path) -> None:
+def test_plans_on_nodes_of_all_kinds_are_served_as_simulated(tmp_path: Path) -> None:
     jobs = make_workload(whole_gpu_workload().frame.head(80))
     config = SimulationConfig(estimates="requested", seed=5)
-    check(tmp_path, policy, jobs, mixed_cluster(), config)
+    check(tmp_path, "fifo+conservative", jobs, mixed_cluster(), config)
 
 
 @PLANS

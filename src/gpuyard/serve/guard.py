@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gpuyard.serve.adapter import Reorder, Start
 from gpuyard.serve.memory import Memory
 from gpuyard.serve.records import Planned, Ranked, Verdict
+from gpuyard.serve.room import Room, within_limits
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.state import ClusterState, Job, Partition
 
@@ -48,81 +49,6 @@ def overdue_first(
     return (*first, *(ranked for ranked in order if ranked.job not in moved))
 
 
-class Room:
-    """What is free on each node that takes jobs: beside jobs, releases in flight and this round's starts."""
-
-    def __init__(self, state: ClusterState, memory: Memory) -> None:
-        self.nodes = state.node_by_name
-        self.free = {node.name: [node.gpus, node.cpus, node.memory_mib] for node in state.nodes}
-        for job in state.running:
-            self._hold(job)
-        for node in state.nodes:  # GPUs in use by nobody knows whom
-            if node.gpus_used is not None:
-                self.free[node.name][0] = min(self.free[node.name][0], node.gpus - node.gpus_used)
-        for id, release in memory.in_flight.items():
-            released = state.by_id.get(id)
-            if released is not None and released.waits:
-                self.take(released, release.nodes)
-
-    def _hold(self, job: Job) -> None:
-        for share in job.shares:
-            if share.node not in self.free:
-                continue
-            if job.exclusive:
-                self.free[share.node] = [0, 0, 0]
-            else:
-                free = self.free[share.node]
-                self.free[share.node] = [
-                    free[0] - share.gpus,
-                    free[1] - share.cpus,
-                    free[2] - share.memory_mib,
-                ]
-
-    def take(self, job: Job, nodes: Sequence[tuple[str, int]]) -> None:
-        """Count a start."""
-        for node, gpus in nodes:
-            if node in self.free:
-                needs = _needs_on(job, gpus, len(nodes))
-                self.free[node] = [0, 0, 0] if job.exclusive else _less(self.free[node], needs)
-
-    def holds(self, job: Job, nodes: Sequence[tuple[str, int]]) -> bool:
-        """Whether there is room for a job on these nodes."""
-        return all(self._holds_part(job, node, gpus, len(nodes)) for node, gpus in nodes)
-
-    def _holds_part(self, job: Job, node: str, gpus: int, parts: int) -> bool:
-        free, whole = self.free[node], self.nodes[node]
-        if job.exclusive and free != [whole.gpus, whole.cpus, whole.memory_mib]:
-            return False
-        return all(left >= 0 for left in _less(free, _needs_on(job, gpus, parts)))
-
-    def holds_somewhere(self, job: Job, partition: Partition | None) -> bool:
-        """Whether there is room for a job somewhere, on nodes that take jobs and that it may use."""
-        allowed = [
-            node
-            for node in self.nodes.values()
-            if not node.closed
-            and (partition is None or (partition.open and node.name in partition.nodes))
-            and (job.gpu_types is None or node.gpu_type in job.gpu_types)
-        ]
-        most = max((node.gpus for node in allowed), default=0)
-        if job.gpus and not most:
-            return False
-        count = max(1, job.nodes, -(-job.gpus // most) if job.gpus else 1)
-        each = -(-job.gpus // count)
-        return sum(self._holds_part(job, node.name, each, count) for node in allowed) >= count
-
-
-def _needs_on(job: Job, gpus: int, parts: int) -> list[int]:
-    """GPUs, CPUs and memory of a job on a node (docs/contract/simulator.md, section 3)."""
-    if job.gpus:
-        return [gpus, -(-job.cpus * gpus // job.gpus), -(-job.memory_mib * gpus // job.gpus)]
-    return [0, -(-job.cpus // parts), -(-job.memory_mib // parts)]
-
-
-def _less(free: list[int], needs: list[int]) -> list[int]:
-    return [left - need for left, need in zip(free, needs, strict=True)]
-
-
 @dataclass(frozen=True)
 class Guarded:
     """What passed, and what was said about everything.
@@ -148,62 +74,79 @@ def guard_starts(
         settings: Limits.
         number: Of the round, for ids of decisions.
     """
-    room = Room(state, memory)
-    partitions = {one.name: one for one in state.partitions}
-    late = [
-        job
-        for job in overdue(state.waiting, state.now_s, settings)
-        if job.held == "agent" and in_scope(job, settings) and job.id not in memory.in_flight
-    ]
+    judge = _Judge(state, memory, settings)
     actions: list[Start | Reorder] = []
     verdicts: list[Verdict] = []
     for place, planned in enumerate(starts):
         id = f"{number}-{place}"
         nodes = ", ".join(f"{node}:{gpus}" for node, gpus in planned.nodes)
-        rule, words = _refusal(planned, state, memory, settings, room, partitions, late, len(actions))
+        rule, words = judge.refusal(planned)
         verdicts.append(Verdict(id, planned.job, "start", rule, words or f"on {nodes}"))
         if rule:
             continue
-        room.take(state.by_id[planned.job], list(planned.nodes))
-        late = [job for job in late if job.id != planned.job]
+        judge.pass_on(planned)
         names, gpus_each = zip(*planned.nodes, strict=True)
         actions.append(Start(planned.job, names, id, planned.stops, gpus_each))
     return Guarded(tuple(actions), tuple(verdicts))
 
 
-def _refusal(
-    planned: Planned,
-    state: ClusterState,
-    memory: Memory,
-    settings: ServeSettings,
-    room: Room,
-    partitions: dict[str, Partition],
-    late: list[Job],
-    started: int,
-) -> tuple[str, str]:
-    """The first rule that a start breaks, and in words; empty if none."""
-    job = state.by_id.get(planned.job)
-    if job is None or not job.waits:
-        return "not-waiting", "it does not wait any more"
-    if planned.job in memory.in_flight:
-        return "in-flight", "it was released already"
-    for rule, words in (
-        _not_ours(job, settings),
-        _bad_nodes(job, planned, state, partitions.get(job.partition)),
-        _bad_stops(planned, state, memory, settings),
-    ):
-        if rule:
-            return rule, words
-    if not planned.stops and not room.holds(job, planned.nodes):
-        return "no-room", f"there is no room for it on {', '.join(node for node, _ in planned.nodes)}"
-    if started >= settings.max_starts:
-        return "too-many", f"more than {settings.max_starts} starts in one round"
-    waiting_longer = next((one for one in late if one.submit_s < job.submit_s), None)
-    if waiting_longer is not None and room.holds_somewhere(
-        waiting_longer, partitions.get(waiting_longer.partition)
-    ):
-        return "overdue", f"job {waiting_longer.id} has waited longer than allowed, and there is room for it"
-    return "", ""
+class _Judge:
+    """Judges the starts of a round; each that passes leaves less to the next."""
+
+    def __init__(self, state: ClusterState, memory: Memory, settings: ServeSettings) -> None:
+        self.state, self.memory, self.settings = state, memory, settings
+        self.partitions = {one.name: one for one in state.partitions}
+        self.room = Room(state, memory)
+        self.late = [
+            job
+            for job in overdue(state.waiting, state.now_s, settings)
+            if job.held == "agent" and in_scope(job, settings) and job.id not in memory.in_flight
+        ]
+        self.passed: dict[str, Planned] = {}
+        self.stopped: list[str] = []
+
+    def pass_on(self, planned: Planned) -> None:
+        """Count a start that passed."""
+        self.room = self._room_for(planned)
+        self.room.take(self.state.by_id[planned.job], planned.nodes)
+        self.late = [job for job in self.late if job.id != planned.job]
+        self.passed[planned.job] = planned
+        self.stopped += planned.stops
+
+    def _room_for(self, planned: Planned) -> Room:
+        """What is free once the jobs that make room are gone."""
+        if not planned.stops:
+            return self.room
+        room = Room(self.state, self.memory, {*self.stopped, *planned.stops})
+        for one in self.passed.values():
+            room.take(self.state.by_id[one.job], one.nodes)
+        return room
+
+    def refusal(self, planned: Planned) -> tuple[str, str]:
+        """The first rule that a start breaks, and in words; empty if none."""
+        job = self.state.by_id.get(planned.job)
+        if job is None or not job.waits:
+            return "not-waiting", "it does not wait any more"
+        if planned.job in self.memory.in_flight or planned.job in self.passed:
+            return "in-flight", "it was released already"
+        for rule, words in (
+            _not_ours(job, self.settings),
+            _bad_nodes(job, planned, self.state, self.partitions.get(job.partition)),
+            _bad_stops(planned, self.stopped, self.state, self.memory, self.settings),
+        ):
+            if rule:
+                return rule, words
+        if not self._room_for(planned).holds(job, planned.nodes):
+            return "no-room", f"there is no room for it on {', '.join(node for node, _ in planned.nodes)}"
+        if len(self.passed) >= self.settings.max_starts:
+            return "too-many", f"more than {self.settings.max_starts} starts in one round"
+        return self._passes_overdue(job)
+
+    def _passes_overdue(self, job: Job) -> tuple[str, str]:
+        longer = next((one for one in self.late if one.submit_s < job.submit_s), None)
+        if longer is None or not self.room.holds_somewhere(longer, self.partitions.get(longer.partition)):
+            return "", ""
+        return "overdue", f"job {longer.id} has waited longer than allowed, and there is room for it"
 
 
 def _not_ours(job: Job, settings: ServeSettings) -> tuple[str, str]:
@@ -221,7 +164,7 @@ def _bad_nodes(
 ) -> tuple[str, str]:
     if not planned.nodes or len({node for node, _ in planned.nodes}) < len(planned.nodes):
         return "nodes", "no nodes, or one of them twice"
-    if not job.exclusive and sum(gpus for _, gpus in planned.nodes) != job.gpus:
+    if not _whole_gang(job, planned):
         return "gang", f"its {job.gpus} GPUs are not what it would get"
     if job.nodes and len(planned.nodes) != job.nodes and (job.gpus == 0 or job.nodes <= job.gpus):
         return "nodes", f"it asked for {job.nodes} nodes"
@@ -233,27 +176,30 @@ def _bad_nodes(
             return "gpu-type", f"{name} has {node.gpu_type}"
         if partition is not None and name not in partition.nodes:
             return "partition", f"{name} is not of partition {partition.name}"
-    if partition is None:
-        return "", ""
-    if not partition.open:
+    if partition is not None and not partition.open:
         return "partition", f"partition {partition.name} is closed"
-    too_long = partition.max_time_s is not None and (
-        job.limit_s is None or job.limit_s > partition.max_time_s
-    )
-    too_many = partition.max_nodes is not None and len(planned.nodes) > partition.max_nodes
-    if too_long or too_many:
-        return "partition", f"beyond the limits of partition {partition.name}"
+    if not within_limits(job, len(planned.nodes), partition):
+        return "partition", f"beyond the limits of partition {job.partition}"
     return "", ""
 
 
+def _whole_gang(job: Job, planned: Planned) -> bool:
+    """Whether every node gives a share, and all together what the job asked for."""
+    counts = [gpus for _, gpus in planned.nodes]
+    if min(counts) < (1 if job.gpus and not job.exclusive else 0):
+        return False
+    return job.exclusive or sum(counts) == job.gpus
+
+
 def _bad_stops(
-    planned: Planned, state: ClusterState, memory: Memory, settings: ServeSettings
+    planned: Planned, stopped: list[str], state: ClusterState, memory: Memory, settings: ServeSettings
 ) -> tuple[str, str]:
-    """Limits on what a start may stop."""
+    """Limits on what a start may stop, after what earlier ones of the round stop."""
     lost = sum(hours for _, _, hours in memory.stops)
-    for stop in planned.stops:
+    lost += sum(lost_gpu_hours(state.by_id[stop], state.now_s) for stop in stopped)
+    for place, stop in enumerate(planned.stops):
         job = state.by_id.get(stop)
-        if job is None or job.waits:
+        if job is None or job.waits or stop in stopped or stop in planned.stops[:place]:
             return "stop", f"job {stop} does not run"
         if settings.max_preemptions_per_job_hour == 0:
             return "preemption", "no job may be stopped (max_preemptions_per_job_hour is 0)"
