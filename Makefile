@@ -6,11 +6,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 CORE_SOURCES := $(wildcard core/*/*.cpp core/*/*.hpp core/*/*.inl)
 CORE := CMakeLists.txt pyproject.toml $(CORE_SOURCES)
 BROWSER := which chromium > /dev/null 2>&1 || which chromium-browser > /dev/null 2>&1 || which google-chrome > /dev/null 2>&1
+SLURM := which slurmctld > /dev/null 2>&1 || test -x /usr/sbin/slurmctld
 CORES := $(shell nproc 2>/dev/null || echo 2)
 
 TRACES ?=
 
-.PHONY: setup demo test test-slow lint format docs bench results results-check fidelity sanitize clean
+.PHONY: setup demo test test-slow lint format docs bench results results-check fidelity live live-soak sanitize clean
 
 setup: $(VENV)/built
 
@@ -32,13 +33,14 @@ demo: setup
 
 test: setup
 	@$(BROWSER) || echo "No chromium on PATH: the tests in a browser are skipped (Debian: apt-get install chromium)"
-	@$(BIN)/python -m pytest -n $(CORES) -m "not slow"
+	@$(SLURM) || echo "No slurmctld here: the tests on a real Slurm are skipped (Debian, as root: tests/live/install.sh)"
+	@$(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "not slow"
 
 # Long tests, and all that draw random cases, on other cases each time; SEED repeats a run.
 SEED ?= $(shell date +%s)
 test-slow: setup
 	@echo "random cases of seed $(SEED); to repeat them: make test-slow SEED=$(SEED)"
-	@$(BIN)/python -m pytest -n $(CORES) -m "slow or hypothesis" --hypothesis-profile=explore --hypothesis-seed=$(SEED)
+	@$(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "slow or hypothesis" --hypothesis-profile=explore --hypothesis-seed=$(SEED)
 
 lint: setup
 	@$(BIN)/ruff check .
@@ -72,6 +74,21 @@ FIDELITY ?=
 fidelity: setup
 	@tests/live/install.sh
 	@$(BIN)/python -m experiments.fidelity $(FIDELITY)
+
+# The agent on a real Slurm: 16 nodes of 8 GPUs, in namespaces of its own. Two to three minutes; installs Slurm
+# from Debian (as root), and says so where that is not possible. VERSIONS=yes: newer Slurms, too, in chroots
+# that debootstrap makes; ten minutes more.
+VERSIONS ?=
+live: setup
+	@tests/live/install.sh || echo "Slurm could not be installed: the tests on a real Slurm are skipped"
+	@tests/live/isolated.sh $(BIN)/python -m pytest -p no:cacheprovider -rs $(if $(VERSIONS),,-m "not slow") tests/live
+
+# 10,000 jobs while the agent is killed, slurmctld restarted, nodes drained and the journal's disk filled. A
+# quarter of an hour. The figures go to build/live-soak.json.
+SOAK ?=
+live-soak: setup
+	@tests/live/install.sh
+	@tests/live/isolated.sh env PYTHONPATH=tests:. $(BIN)/python tests/live/soak.py $(SOAK)
 
 # The core with AddressSanitizer and UndefinedBehaviorSanitizer, under the fast tests.
 SANITIZED := build/sanitize

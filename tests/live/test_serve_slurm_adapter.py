@@ -14,7 +14,10 @@ from gpuyard.serve.slurm import SlurmAdapter
 from gpuyard.serve.slurm.commands import Commands
 from gpuyard.serve.state import ClusterState, Job
 
-pytestmark = pytest.mark.skipif(why_not(rest=True) is not None, reason=why_not(rest=True) or "")
+pytestmark = [
+    pytest.mark.skipif(why_not(rest=True) is not None, reason=why_not(rest=True) or ""),
+    pytest.mark.xdist_group("live"),
+]
 
 SCRIPT = files("gpuyard.serve.slurm").joinpath("files", "job_submit.lua").read_text()
 LINES = (

@@ -7,7 +7,10 @@ import pytest
 
 from experiments.fidelity.slurm_box import BoxError, BoxSettings, SlurmBox, start_box, why_not
 
-pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
+pytestmark = [
+    pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
+    pytest.mark.xdist_group("live"),
+]
 
 
 @pytest.fixture(scope="module")
