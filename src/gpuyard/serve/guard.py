@@ -274,14 +274,23 @@ def new_priorities(ours: Sequence[Job], low: int, high: int) -> list[tuple[Job, 
     stay = _longest_descent(
         [int(job.priority) if job.mark and low <= job.priority <= high else None for job in ours]
     )
-    written = _between(ours, stay, low, high)
-    if written is None:  # no room between two that stay: all are numbered anew
-        written = _between(ours, set(), low, high)
-    return written or []
+    width = 1
+    while True:
+        written, tight = _between(ours, stay, low, high)
+        if tight is None:
+            return [(job, number) for job, number in written if not job.mark or job.priority != number]
+        if not stay:
+            return []
+        # No room between two that stay: their neighbours are numbered anew too, ever more of them. Not all
+        # at once: as few as one round may write must bring the order nearer, whatever comes in meanwhile.
+        stay = {place for place in stay if not tight[0] - width <= place < tight[1] + width}
+        width *= 2
 
 
-def _between(ours: Sequence[Job], stay: set[int], low: int, high: int) -> list[tuple[Job, int]] | None:
-    """Numbers for jobs between those that stay; None if there are too few.
+def _between(
+    ours: Sequence[Job], stay: set[int], low: int, high: int
+) -> tuple[list[tuple[Job, int]], tuple[int, int] | None]:
+    """Numbers for jobs between those that stay; and the first places for which there are too few, if any.
 
     Jobs before the first that stays, and after the last, keep near them: most later jobs come in there.
     """
@@ -298,10 +307,10 @@ def _between(ours: Sequence[Job], stay: set[int], low: int, high: int) -> list[t
         below = int(ours[end].priority) if end < len(ours) else None
         numbers = _spaced(end - place, above, below, stride, low, high)
         if numbers is None:
-            return None
+            return [], (place, end)
         written += zip(ours[place:end], numbers, strict=True)
         place = end
-    return written
+    return written, None
 
 
 def _spaced(
