@@ -172,7 +172,11 @@ class Agent:
         return self.last_record
 
     def _next_number(self) -> int:
-        return 1 if self.last_record is None and self.journal.last() is None else self.journal.next_number()
+        try:
+            return self.journal.next_number()
+        except JournalError as error:  # then the round cannot be written either, and does nothing
+            self._fail("journal", str(error), "journal")
+            return self.last_record.number + 1 if self.last_record is not None else 1
 
     def _deciding_round(self, record: RoundRecord, state: ClusterState) -> None:
         try:
