@@ -191,9 +191,13 @@ class Table:
         made["user"], made["group"] = self._numbers("user", users), self._numbers("group", groups)
         made["queue"] = self._queues(cluster, groups, made["group"])
         made["partition"], made["qos"] = self._partitions(cluster), self._qos(cluster)
-        types = self._list("gpu_types", None)
         if type_set is not None:
-            made["type_set"] = np.array([type_set(names) for names in types], np.int32)
+            types = self._list("gpu_types", None) if "gpu_types" in self.raw else None
+            made["type_set"] = (
+                np.full(self.rows, type_set(None), np.int32)
+                if types is None
+                else np.array([type_set(names) for names in types], np.int32)
+            )
         if self.name == "running":
             made["state"] = self._states()
         return made
@@ -290,6 +294,11 @@ class Table:
         return parts
 
     def _numbers(self, name: str, names: Sequence[str]) -> NDArray[np.int32]:
+        given = self.raw.get(name)
+        if isinstance(given, np.ndarray) and given.dtype.kind in "iu" and given.shape == (self.rows,):
+            inside = (given >= 0) & (given < len(names))
+            if inside.all():
+                return np.asarray(given, np.int32)
         known = {text: number for number, text in enumerate(names)}
         numbers = np.zeros(self.rows, np.int32)
         for row, value in enumerate(self._list(name, 0)):
@@ -320,6 +329,8 @@ class Table:
         known = {entry.name: number for number, entry in enumerate(cluster.partitions)}
         default = next((entry.name for entry in cluster.partitions if entry.default), None)
         numbers = np.full(self.rows, -1, np.int32)
+        if not cluster.partitions and "partition" not in self.raw:
+            return numbers
         for row, name in enumerate(self._list("partition", default)):
             if (cluster.partitions or name is not None) and name not in known:
                 raise self._error(
@@ -331,9 +342,13 @@ class Table:
     def _qos(self, cluster: Cluster) -> NDArray[np.int32]:
         """Numbers of qualities of service, by name; -1 for none and for those that are not listed."""
         known = {entry.name: number for number, entry in enumerate(cluster.qos)}
+        if "qos" not in self.raw:
+            return np.full(self.rows, -1, np.int32)
         return np.array([known.get(name, -1) for name in self._list("qos", None)], np.int32)
 
     def _states(self) -> NDArray[np.uint8]:
+        if "state" not in self.raw:
+            return np.full(self.rows, _STATES["running"], np.uint8)
         states = self._list("state", "running")
         for row, state in enumerate(states):
             if state not in _STATES:

@@ -10,12 +10,12 @@ from typing import Any
 from gpuyard.cluster.model import Cluster
 from gpuyard.policies.base import Policy
 from gpuyard.policies.grammar import PolicySpec
-from gpuyard.serve.deciding import IllegalDecisionError, Made, aged, decide_live, snapshot_for
+from gpuyard.serve.deciding import IllegalDecisionError, Made, aged, decide_live, encoder_for
 from gpuyard.serve.guard import overdue
 from gpuyard.serve.memory import Memory
 from gpuyard.serve.records import Decider
 from gpuyard.serve.settings import ServeSettings
-from gpuyard.serve.snapshot import LiveSnapshot
+from gpuyard.serve.snapshot import Encoder, LiveSnapshot
 from gpuyard.serve.state import ClusterState
 
 RangeCheck = Callable[[LiveSnapshot], str]
@@ -117,6 +117,7 @@ class Chooser:
         self.settings, self.policy, self.fallback, self.cluster = settings, policy, fallback, cluster
         self._out_of_range = out_of_range
         self._worker = _Worker()
+        self._encoders: dict[str, Encoder] = {}
         self._good: int | None = None  # good rounds since the policy failed; None: it decides
         self._failure = ("", "")
         self.apply_errors = 0
@@ -130,15 +131,23 @@ class Chooser:
         """
         began = time.perf_counter()
         policy, fallback = aged(self.policy, state, self.settings), aged(self.fallback, state, self.settings)
-        live = snapshot_for(state, memory, policy, self.settings, self.cluster)
+        live = self._encoder(policy).encode(state, memory)
         encode_s = time.perf_counter() - began
-        like = fallback.configured(self.settings.simulation) == policy.configured(self.settings.simulation)
-        other = live if like else snapshot_for(state, memory, fallback, self.settings, self.cluster)
+        like = self._encoder(fallback) is self._encoder(policy)
+        other = live if like else self._encoder(fallback).encode(state, memory)
         baseline = decide_live(other, fallback, encode_s)
         made, cause, words = self._ask(policy, live, encode_s, state, baseline)
         if made is not None and not cause:
             return Choice(made, baseline, "policy")
         return Choice(baseline, baseline, "fallback", cause, words)
+
+    def _encoder(self, policy: Policy) -> Encoder:
+        """Who makes snapshots for a policy; policies of the same settings share one."""
+        config = policy.configured(self.settings.simulation)
+        key = config.model_dump_json()
+        if key not in self._encoders:
+            self._encoders[key] = encoder_for(policy, self.settings, self.cluster)
+        return self._encoders[key]
 
     def _ask(
         self, policy: Policy, live: LiveSnapshot, encode_s: float, state: ClusterState, baseline: Made

@@ -16,7 +16,7 @@ from gpuyard.serve.guard import overdue
 from gpuyard.serve.memory import Memory
 from gpuyard.serve.records import Planned, Ranked
 from gpuyard.serve.settings import ServeSettings
-from gpuyard.serve.snapshot import LiveSnapshot, make_live_snapshot
+from gpuyard.serve.snapshot import Encoder, LiveSnapshot
 from gpuyard.serve.state import ClusterState, Job
 
 
@@ -68,22 +68,10 @@ def may_decide(job: Job, settings: ServeSettings) -> bool:
     return job.held != "other"
 
 
-def snapshot_for(
-    state: ClusterState,
-    memory: Memory,
-    policy: Policy,
-    settings: ServeSettings,
-    cluster: Cluster | None = None,
-) -> LiveSnapshot:
-    """The snapshot on which a policy decides."""
-    return make_live_snapshot(
-        state,
-        memory,
-        policy.configured(settings.simulation),
-        estimates=settings.estimates,
-        eligible=lambda job: may_decide(job, settings),
-        cluster=cluster,
-    )
+def encoder_for(policy: Policy, settings: ServeSettings, cluster: Cluster | None = None) -> Encoder:
+    """Makes the snapshots on which a policy decides."""
+    config = policy.configured(settings.simulation)
+    return Encoder(config, settings.estimates, lambda job: may_decide(job, settings), cluster)
 
 
 def decide_on(
@@ -101,7 +89,7 @@ def decide_on(
     """
     began = time.perf_counter()
     policy = aged(policy, state, settings)
-    live = snapshot_for(state, memory, policy, settings, cluster)
+    live = encoder_for(policy, settings, cluster).encode(state, memory)
     return decide_live(live, policy, time.perf_counter() - began)
 
 

@@ -24,7 +24,7 @@ from gpuyard.serve.metrics import Metrics
 from gpuyard.serve.replay import SETTINGS_NOTE, model_hash
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.signs import Signs
-from gpuyard.serve.snapshot import known_cluster
+from gpuyard.serve.live_cluster import known_cluster
 from gpuyard.serve.systemd import Notifier
 from gpuyard.simulation.find import find_policy
 
