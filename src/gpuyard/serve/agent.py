@@ -72,6 +72,8 @@ class Agent:
         self.observed_at: float | None = None
         self.errors: list[str] = []
         """What went wrong in the last round."""
+        self.fallbacks: dict[str, int] = {}
+        """Rounds that the fallback decided, by cause."""
         self.left: dict[str, str] = {}
         """Waiting jobs that are left to the scheduler, with the reason."""
         self._monotonic = monotonic
@@ -205,6 +207,8 @@ class Agent:
         )
         self.memory.reservations = made.reservations
         self.left = made.live.left
+        if choice.cause:
+            self.fallbacks[choice.cause] = self.fallbacks.get(choice.cause, 0) + 1
         before_act = self._before_act(choice)
         if before_act is not None:
             before_act()

@@ -41,6 +41,8 @@ class Answers:
             "started_s": self._began,
             "errors": list(agent.errors),
             "state_dir": str(agent.settings.state_dir),
+            "interval_s": agent.settings.interval_s,
+            "fallbacks": agent.fallbacks,
         }
         if record is not None:
             found |= {

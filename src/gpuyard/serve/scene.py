@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from gpuyard.config import SimulationConfig
 from gpuyard.native.beginning import Beginning, Nodes
+from gpuyard.serve.live_cluster import live_cluster
 from gpuyard.serve.run_times import RunTimes
 from gpuyard.serve.settings import ServeSettings
-from gpuyard.serve.live_cluster import live_cluster
 from gpuyard.serve.state import ClusterState, Job, Node, Partition
 from gpuyard.workload.schema import Workload, make_workload
 

@@ -1,5 +1,6 @@
 """The process: an agent from its start to its end, with signals, the socket and the forecasts."""
 
+import gc
 import signal
 import threading
 import time
@@ -19,16 +20,18 @@ from gpuyard.serve.deciding import check_served
 from gpuyard.serve.forecaster import Forecaster
 from gpuyard.serve.http import HttpServer
 from gpuyard.serve.journal import Journal, JournalError
+from gpuyard.serve.live_cluster import known_cluster
 from gpuyard.serve.log import Log
 from gpuyard.serve.metrics import Metrics
 from gpuyard.serve.replay import SETTINGS_NOTE, model_hash
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.signs import Signs
-from gpuyard.serve.live_cluster import known_cluster
 from gpuyard.serve.systemd import Notifier
 from gpuyard.simulation.find import find_policy
 
 MakeAdapter = Callable[[ServeSettings], Adapter]
+_FULL_COLLECTION = 60
+"""Rounds after which all garbage is looked for, not only young one."""
 
 
 def find_served(name: str) -> Policy:
@@ -143,6 +146,7 @@ class Service:
         server = HttpServer(Answers(agent, metrics, forecaster), settings.socket, settings.listen, token)
         server.start()
         stack.callback(server.close)
+        stack.callback(gc.enable)
         metrics.set_leader(True)
         self.log.info("serving", policy=policy.name, mode=settings.mode, control=settings.control)
         self._notifier.ready(f"{settings.mode}: {policy.name}")
@@ -157,6 +161,8 @@ class Service:
     def _rounds(self, agent: Agent, forecaster: Forecaster, rounds: int | None) -> None:
         done = 0
         due = time.monotonic()
+        gc.freeze()
+        gc.disable()  # collections of garbage take their time between rounds, not within them
         while not self._stop.is_set() and not self._reload.is_set():
             record = agent.round()
             self._notifier.alive()
@@ -165,6 +171,7 @@ class Service:
                     agent.last_state, record.number, dict(agent.memory.predictions_s), agent.run_times
                 )
                 self._write_predictions(agent, forecaster)
+            gc.collect(2 if done % _FULL_COLLECTION == 0 else 1)
             done += 1
             if rounds is not None and done >= rounds:
                 return

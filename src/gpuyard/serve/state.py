@@ -219,7 +219,12 @@ class ClusterState:
     @cached_property
     def json_text(self) -> str:
         """All of it; ``from_json`` reads it back, to the last bit."""
-        return json.dumps(_plain(self), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        texts = []
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            text = f"[{','.join(map(_row_text, value))}]" if entry.name in _ROWS else _text(value)
+            texts.append(f'"{entry.name}":{text}')
+        return "{" + ",".join(texts) + "}"
 
     @cached_property
     def hash(self) -> str:
@@ -271,10 +276,30 @@ _DEFAULTS: dict[type, dict[str, Any]] = {
 _TABLES: dict[str, Any] = {"jobs": Job, "nodes": Node, "partitions": Partition, "ended": Ended, "notes": str}
 
 
+_ROWS = ("jobs", "nodes", "partitions")
+_texts: dict[tuple[type, str], tuple[Any, str]] = {}
+"""Rows and their texts, by kind and name: most rows are the same objects from round to round."""
+_MOST_TEXTS = 300_000
+
+
+def _row_text(row: Any) -> str:
+    key = (type(row), row.id if isinstance(row, Job) else row.name)
+    known = _texts.get(key)
+    if known is not None and known[0] is row:
+        return known[1]
+    if len(_texts) > _MOST_TEXTS:
+        _texts.clear()
+    text = _text(row)
+    _texts[key] = (row, text)
+    return text
+
+
+def _text(value: Any) -> str:
+    return json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
 def _plain(value: Any) -> Any:
     """As JSON has it; what rows have by default is left out."""
-    if isinstance(value, ClusterState):
-        return {entry.name: _plain(getattr(value, entry.name)) for entry in fields(value)}
     defaults = _DEFAULTS.get(type(value))
     if defaults is not None:
         found = ((name, getattr(value, name), default) for name, default in defaults.items())
