@@ -42,7 +42,8 @@ class Answers:
             "errors": list(agent.errors),
             "state_dir": str(agent.settings.state_dir),
             "interval_s": agent.settings.interval_s,
-            "fallbacks": agent.fallbacks,
+            "fallbacks": sum(agent.fallbacks.values()),
+            "fallback_causes": dict(agent.fallbacks),
         }
         if record is not None:
             found |= {
