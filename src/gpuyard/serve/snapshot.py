@@ -483,10 +483,11 @@ def _mix(memory: Memory) -> dict[str, Any]:
 
 def _flying(job: Job, release: InFlight) -> Job:
     """A job that was released, as if it ran already."""
-    total = max(1, job.gpus)
+    total = job.gpus or len(release.nodes)
+    parts = ((node, gpus, gpus if job.gpus else 1) for node, gpus in release.nodes)
     shares = tuple(
-        Share(node, gpus, -(-job.cpus * max(gpus, 1) // total), -(-job.memory_mib * max(gpus, 1) // total))
-        for node, gpus in release.nodes
+        Share(node, gpus, -(-job.cpus * part // total), -(-job.memory_mib * part // total))
+        for node, gpus, part in parts
     )
     return Job(
         job.id, "starting", job.submit_s, job.user, job.group, job.partition, job.qos,
