@@ -205,7 +205,10 @@ class Memory:
     def _end(self, job: Job, end_s: float, estimates: str) -> list[Any]:
         estimate_s = self.estimate_s(job, estimates)
         run_us = _us(end_s) - _us(job.begin_s or 0.0)
-        nodes = [share.node for share in job.shares]
+        release = self.in_flight.get(job.id)  # of one that began and ended since the last state
+        nodes = [share.node for share in job.shares] or [
+            node for node, _ in (release.nodes if release else ())
+        ]
         return [
             job.group,
             nodes,

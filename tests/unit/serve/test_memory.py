@@ -160,6 +160,15 @@ def test_an_end_is_early_by_the_speed_of_its_nodes(run_s: float, cluster: str, e
     assert memory.finished_early(parse_cluster(cluster), {"n1": 0}, 0.0) == ()
 
 
+def test_an_end_between_two_states_is_early_by_the_nodes_of_its_release() -> None:
+    memory = Memory()
+    learn(memory, at(5.0, job("1")))
+    memory.in_flight["1"] = InFlight([("n1", 2)], 5.0)
+    learn(memory, at(65.0, ended=(Ended("1", 65.0, 60.0, 5.0),)))
+    assert memory.finished_early(parse_cluster("1x8:v100@2"), {"n1": 0}, 0.0) == ()
+    assert memory.finished_early(parse_cluster("1x8:v100@0.5"), {"n1": 0}, 0.0) == (None,)
+
+
 def test_a_job_without_an_estimate_always_ends_early() -> None:
     memory = Memory()
     learn(memory, at(12.0, job("1", "running", limit_s=None)), at(99.0))
