@@ -259,8 +259,13 @@ def wait_until(holds: Callable[[], bool], seconds: float, words: Callable[[], st
 
 
 @contextlib.contextmanager
-def served(lines: Sequence[str] = LINES) -> Iterator[Served]:
-    """16 nodes of 8 GPUs on loopback, with the submit script; nothing is left of it afterwards."""
+def served(lines: Sequence[str] = LINES, keep: Path | None = None) -> Iterator[Served]:
+    """16 nodes of 8 GPUs on loopback, with the submit script; nothing is left of it afterwards.
+
+    Args:
+        lines: Of slurm.conf.
+        keep: Where to copy logs, settings and journals; None: nowhere.
+    """
     place = Path(tempfile.mkdtemp(prefix="served-"))
     place.chmod(0o755)
     script = files("gpuyard.serve.slurm").joinpath("files", "job_submit.lua").read_text()
@@ -271,7 +276,7 @@ def served(lines: Sequence[str] = LINES) -> Iterator[Served]:
         files=(("job_submit.lua", script),),
     )
     try:
-        with start_box(settings) as box:
+        with start_box(settings, keep_logs=None if keep is None else keep / "slurm") as box:
             running = Served(box, place)
             try:
                 yield running
@@ -279,4 +284,8 @@ def served(lines: Sequence[str] = LINES) -> Iterator[Served]:
                 with contextlib.suppress(BoxError, AssertionError):
                     running.clear()
     finally:
+        if keep is not None:
+            shutil.copytree(
+                place, keep, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.socket", "ballast")
+            )
         shutil.rmtree(place, ignore_errors=True)
