@@ -242,6 +242,9 @@ class Table:
         return values
 
     def _converted(self, column: Column, values: NDArray[Any]) -> NDArray[Any]:
+        return _plainly(column, values) if _is_plain(column, values) else self._checked(column, values)
+
+    def _checked(self, column: Column, values: NDArray[Any]) -> NDArray[Any]:
         missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
         bad = np.isinf(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
         if not column.endless:
@@ -365,6 +368,24 @@ class Table:
                 f"{made['gpu_milli'][row]} with {made['gpus'][row]} GPUs; only a job of one GPU "
                 "shares it, others have 1000",
             )
+
+
+def _is_plain(column: Column, values: NDArray[Any]) -> bool:
+    """Whether all is well with a column, by few passes over it: live snapshots are made every second."""
+    if not len(values) or column.endless:
+        return False
+    low, high = values.min(), values.max()  # NaN if there is any
+    if not (np.isfinite(low) and np.isfinite(high)):
+        return False
+    inside = (column.low is None or low >= column.low) and (column.high is None or high <= column.high)
+    is_count = np.issubdtype(column.dtype, np.integer) and not column.is_time and values.dtype.kind == "f"
+    return bool(inside and not (is_count and (values != np.floor(values)).any()))
+
+
+def _plainly(column: Column, values: NDArray[Any]) -> NDArray[Any]:
+    if column.is_time:
+        return np.rint(values * 1e6).astype(np.int64)
+    return np.ascontiguousarray(values, dtype=column.dtype)
 
 
 def _range_of(column: Column) -> str:

@@ -140,8 +140,11 @@ def ranked(live: LiveSnapshot, policy: Policy, starts: tuple[Planned, ...] = ())
     if np.isnan(values).any():
         job = live.ids[int(numbers[int(np.argmax(np.isnan(values)))])]
         raise IllegalDecisionError(f"the score of job {job} is not a number", "nan")
-    score = dict(zip(numbers.tolist(), values.tolist(), strict=True))
-    return tuple(Ranked(live.ids[job], _finite(score[job])) for job in jobs)
+    # Infinite scores, of jobs without an estimate or beyond their ageing bound, are none.
+    known = [score if math.isfinite(score) else None for score in values.tolist()]
+    score = dict(zip(numbers.tolist(), known, strict=True))
+    ids = live.ids
+    return tuple([Ranked(ids[job], score[job]) for job in jobs])
 
 
 def _ordering(policy: Policy) -> PolicySpec:
@@ -150,11 +153,6 @@ def _ordering(policy: Policy) -> PolicySpec:
         return policy.rules
     base: PolicySpec | None = getattr(policy, "base", None)
     return base if isinstance(base, PolicySpec) else parse_policy("fifo")
-
-
-def _finite(score: float) -> float | None:
-    """Infinite scores, of jobs without an estimate or beyond their ageing bound, are none."""
-    return score if math.isfinite(score) else None
 
 
 def _planned(live: LiveSnapshot, decision: _core.Decision) -> tuple[Planned, ...]:

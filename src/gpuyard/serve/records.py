@@ -1,15 +1,14 @@
 """What is known of a round afterwards: who decided, what, why not, and how long it took."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Decider = Literal["policy", "fallback", "nobody"]
 PHASES = ("list", "encode", "decide", "guard", "apply")
 """Parts of a round whose time is measured."""
 
 
-@dataclass(frozen=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A waiting job's place in the policy's order.
 
     Attributes:
