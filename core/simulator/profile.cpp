@@ -33,6 +33,7 @@ Profile::Profile(std::shared_ptr<const ClusterSpec> spec, bool limited, std::spa
       limited_(limited),
       needs_only_room_(placer.needs_only_room()),
       splits_freely_(splits_freely(placer.rule())),
+      rule_(placer.rule()),
       counts_(std::any_of(demands.begin(), demands.end(), [&](const Demand& d) { return !searches_nodes(d); })),
       steps_(spec->node_count()),
       least_empty_(spec->node_count()),
@@ -237,18 +238,21 @@ Profile::Fit Profile::fit_from(std::size_t from, std::size_t& to, Time length_us
     return placer.place(window_, demand, row, out) ? Fit::fits : Fit::misfit;
 }
 
-bool Profile::fits_at_once(Time length_us, const Demand& demand, std::int64_t row, Placer& placer, Allocation& out) {
+bool Profile::fits_at_once(Time length_us, const Demand& demand, Placer& placer, Allocation& out) {
     if (searches_nodes(demand)) {
-        least_free(time_us_.front(), expected_end(time_us_.front(), length_us));
-        return placer.placeable(window_, demand);
+        out.parts.clear();
+        return std::any_of(demand.pools.begin(), demand.pools.end(), [&](const PoolOption& option) {
+            return has_room_at_once(option, expected_end(time_us_.front(), length_us), out.parts);
+        });
     }
     std::size_t to = 0;
-    return fit_from(0, to, length_us, demand, row, placer, out) == Fit::fits;
+    return fit_from(0, to, length_us, demand, 0, placer, out) == Fit::fits;
 }
 
 Time Profile::find(Time length_us, const Demand& demand, std::int64_t row, Time not_before_us, Time latest_us,
                    Placer& placer, Allocation& out) {
     if (searches_nodes(demand)) {
+        if (ranks_nodes(demand)) return find_on_one_node(length_us, demand, not_before_us, latest_us, out);
         Time first = latest_us;
         for (const PoolOption& option : demand.pools)
             first = std::min(first, first_in_pool(option, length_us, std::max(not_before_us, time_us_.front()), first));

@@ -55,8 +55,8 @@ public:
     // is known not to be before `not_before_us`; one after `latest_us` need not be found.
     Time find(Time length_us, const Demand& demand, std::int64_t row, Time not_before_us, Time latest_us,
               Placer& placer, Allocation& out);
-    // Whether it can be placed for so long from the first moment on.
-    bool fits_at_once(Time length_us, const Demand& demand, std::int64_t row, Placer& placer, Allocation& out);
+    // Whether some job of this demand can be placed for so long from the first moment on, for example there.
+    bool fits_at_once(Time length_us, const Demand& demand, Placer& placer, Allocation& out);
 
 private:
     // What a node has free from a time on.
@@ -73,6 +73,17 @@ private:
         Time begin_us, end_us;
         std::size_t from, to;  // the rows of these
         std::int64_t empty, cpus, memory_mib;
+    };
+    // Where a job that sits on one node may begin, as the rule ranks it: first the earliest.
+    struct Chance {
+        Time begin_us = kEndless;
+        std::int64_t rank = 0;  // of the node by what it has free over the time of the job; the smaller the better
+        std::int32_t node = -1;
+
+        bool before(const Chance& o) const {
+            if (begin_us != o.begin_us) return begin_us < o.begin_us;
+            return rank != o.rank ? rank < o.rank : node < o.node;
+        }
     };
     enum class Fit : std::uint8_t { fits, blocked, misfit };
     // The times at which a job may begin on one of some nodes, as spans: how many of them begin, and end, by a time.
@@ -94,7 +105,14 @@ private:
     void change_node(std::int32_t node, const Change& change);
     static std::size_t step_at(std::vector<Step>& steps, Time time_us);
     bool searches_nodes(const Demand& demand) const;
+    std::int64_t rank_of(std::int64_t least_empty) const;
+    Chance first_on_node(std::int32_t node, std::int64_t gpus, Time length_us, Time not_before_us) const;
     Time first_in_pool(const PoolOption& option, Time length_us, Time not_before_us, Time latest_us);
+    bool ranks_nodes(const Demand& demand) const;
+    Time find_on_one_node(Time length_us, const Demand& demand, Time not_before_us, Time latest_us,
+                          Allocation& out) const;
+    bool has_room_at_once(const PoolOption& option, Time end_us, std::vector<Part>& where) const;
+    std::int64_t least_until(std::int32_t node, Time end_us, std::int64_t needed) const;
     template <class Found>
     void visit_chances(std::int32_t node, std::int64_t gpus, Time length_us, Time not_before_us, Time before_us,
                        Found found) const;
@@ -105,6 +123,7 @@ private:
     bool limited_;
     bool needs_only_room_;
     bool splits_freely_;
+    Placement rule_;
     bool counts_;  // some demand is searched for row by row
     // By time, ascending: a row wherever a job or a reservation begins or ends.
     std::vector<Time> time_us_;

@@ -80,4 +80,97 @@ Time Profile::first_in_pool(const PoolOption& option, Time length_us, Time not_b
     return first;
 }
 
+// Whether a job sits on one node that the rule chooses by what it has free and its number alone.
+bool Profile::ranks_nodes(const Demand& demand) const {
+    const bool by_room = rule_ == Placement::consolidate || rule_ == Placement::best_fit ||
+                         rule_ == Placement::first_fit || rule_ == Placement::worst_fit;
+    return by_room && !spec_->track_gpus &&
+           std::all_of(demand.pools.begin(), demand.pools.end(),
+                       [](const PoolOption& o) { return o.fewest_nodes == 1; });
+}
+
+std::int64_t Profile::rank_of(std::int64_t least_empty) const {
+    if (rule_ == Placement::first_fit) return 0;
+    return rule_ == Placement::worst_fit ? -least_empty : least_empty;
+}
+
+// The first time at which a job that takes so many GPUs for so long can begin on a node.
+Profile::Chance Profile::first_on_node(std::int32_t node, std::int64_t gpus, Time length_us, Time not_before_us) const {
+    const std::vector<Step>& steps = steps_[as_index(node)];
+    std::size_t i = 0;
+    while (i + 1 < steps.size() && steps[i + 1].time_us <= not_before_us) ++i;
+    while (i < steps.size()) {
+        if (steps[i].empty < gpus) {
+            ++i;
+            continue;
+        }
+        const Time from = std::max(steps[i].time_us, not_before_us);
+        const Time end = expected_end(from, length_us);
+        std::int64_t least = steps[i].empty;
+        for (++i; i < steps.size() && steps[i].time_us < end && steps[i].empty >= gpus; ++i)
+            least = std::min(least, steps[i].empty);
+        if (i == steps.size() || steps[i].time_us >= end) return {from, rank_of(least), node};
+    }
+    return {};
+}
+
+Time Profile::find_on_one_node(Time length_us, const Demand& demand, Time not_before_us, Time latest_us,
+                               Allocation& out) const {
+    const Time from = std::max(not_before_us, time_us_.front());
+    Chance best;
+    const PoolOption* chosen = nullptr;
+    for (const PoolOption& option : demand.pools) {
+        const Pool& pool = spec_->pools[as_index(option.pool)];
+        const std::int64_t least_rank = rank_of(rule_ == Placement::worst_fit ? pool.size : demand.gpus);
+        // Of pools in which it may begin at one time the first is taken.
+        const Time before = best.begin_us;
+        for (const std::int32_t node : pool.nodes) {
+            if (!window_.available(node)) continue;
+            const Chance chance = first_on_node(node, demand.gpus, length_us, from);
+            if (chance.begin_us >= before || !chance.before(best)) continue;
+            best = chance;
+            chosen = &option;
+            if (best.begin_us == from && best.rank == least_rank) break;
+        }
+    }
+    if (chosen == nullptr || best.begin_us > latest_us) return kEndless;
+    out.parts.assign(1, {best.node, demand.gpus, 0});
+    out.pool = chosen->pool;
+    out.fewest_nodes = chosen->fewest_nodes;
+    out.speed = spec_->pools[as_index(chosen->pool)].speed;
+    return best.begin_us;
+}
+
+// The least that a node has free from the first moment on until a time, or anything less than is needed.
+std::int64_t Profile::least_until(std::int32_t node, Time end_us, std::int64_t needed) const {
+    const std::vector<Step>& steps = steps_[as_index(node)];
+    std::size_t i = 0;
+    while (i + 1 < steps.size() && steps[i + 1].time_us <= time_us_.front()) ++i;
+    std::int64_t least = steps[i].empty;
+    for (++i; i < steps.size() && steps[i].time_us < end_us && least >= needed; ++i)
+        least = std::min(least, steps[i].empty);
+    return least;
+}
+
+bool Profile::has_room_at_once(const PoolOption& option, Time end_us, std::vector<Part>& where) const {
+    const Pool& pool = spec_->pools[as_index(option.pool)];
+    const std::int64_t needed = option.remainder > 0 ? option.remainder : pool.size;
+    std::int32_t whole = option.full_nodes;
+    bool partial = option.remainder > 0;
+    where.clear();
+    for (const std::int32_t node : pool.nodes) {
+        if (whole == 0 && !partial) break;
+        if (!window_.available(node)) continue;
+        const std::int64_t least = least_until(node, end_us, needed);
+        if (whole > 0 && least >= pool.size)
+            --whole;
+        else if (partial && least >= needed)
+            partial = false;
+        else
+            continue;
+        where.push_back({node, 0, 0});
+    }
+    return whole == 0 && !partial;
+}
+
 }  // namespace gpuyard

@@ -1,10 +1,27 @@
 #include "simulator/reservations.hpp"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
 
 #include "base/index.hpp"
 
 namespace gpuyard {
+
+std::vector<std::int32_t> kinds_of(std::span<const Demand> demands, bool limited) {
+    std::vector<std::int32_t> kinds(demands.size());
+    std::iota(kinds.begin(), kinds.end(), 0);
+    if (limited) return kinds;
+    using Key =
+        std::tuple<DemandKind, std::int32_t, std::int32_t, std::int32_t, std::int32_t, std::vector<std::uint8_t>>;
+    std::map<Key, std::int32_t> first;
+    for (std::int32_t& kind : kinds) {
+        const Demand& d = demands[as_index(kind)];
+        kind = first.try_emplace({d.kind, d.gpus, d.gpu_milli, d.nodes, d.queue, d.allows}, kind).first->second;
+    }
+    return kinds;
+}
 
 void Reservations::load(std::span<const Reservation> plan) {
     plan_.clear();
@@ -22,6 +39,7 @@ bool Reservations::anyone_overdue() const {
 Time Reservations::longest(const QueuedJob& job) const {
     const Time left = left_of(job);
     if (left == kEndless) return kEndless;
+    if (same_speed_) return restore_of(job) + left;
     const Demand& demand = demand_of(job);
     Time most = 0;
     for (const PoolOption& option : demand.pools) {
@@ -45,9 +63,9 @@ void Reservations::give_up(const Reservation& entry) {
 void Reservations::make(Reservation& entry, const QueuedJob& job, Placer& placer, Time latest_us) {
     entry = {job.job, job.demand, kEndless, kEndless, {}};
     const Time length = longest(job);
-    const Time known = placer.needs_only_room() ? earliest_.of(job.demand, length) : 0;
+    const Time known = placer.needs_only_room() ? earliest_.of(kind_[as_index(job.demand)], length) : 0;
     entry.begin_us = profile_.find(length, demand_of(job), job.row, known, latest_us, placer, allocation_);
-    if (latest_us == kEndless) earliest_.found(job.demand, length, entry.begin_us);
+    if (latest_us == kEndless) earliest_.found(kind_[as_index(job.demand)], length, entry.begin_us);
     if (entry.begin_us == kEndless) return;
     entry.end_us = expected_end(entry.begin_us + restore_of(job),
                                 allocation_.run_time(left_of(job), snapshot_.settings->locality_penalty));
@@ -130,7 +148,7 @@ const std::vector<Reservation>& Reservations::update(std::span<const QueuedJob* 
             make(entry, *order[i], placer);
             if (may_postpone && entry.begin_us == snapshot_.now_us) now_.hold(demand_of(*order[i]), entry.parts);
         }
-        if (may_postpone) lower_hopes(i, entry, *order[i], placer);
+        if (may_postpone) lower_hopes(i, entry, placer);
         plan_.push_back(std::move(entry));
     }
     followed_ = built_;

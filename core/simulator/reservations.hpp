@@ -2,6 +2,7 @@
 // section 10.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,9 @@
 
 namespace gpuyard {
 
+// By demand, the first of those that differ in nothing that a plan goes by: CPUs and memory count only if `limited`.
+std::vector<std::int32_t> kinds_of(std::span<const Demand> demands, bool limited);
+
 // The reservations of one queue.
 class Reservations {
 public:
@@ -21,6 +25,9 @@ public:
         : snapshot_(snapshot),
           queue_(queue),
           may_postpone_(may_postpone),
+          same_speed_(std::all_of(snapshot.state.spec().pools.begin(), snapshot.state.spec().pools.end(),
+                                  [](const Pool& pool) { return pool.speed == 1.0; })),
+          kind_(kinds_of(*snapshot.demands, limited)),
           profile_(snapshot.state.shared_spec(), limited, *snapshot.demands, placer),
           source_(snapshot.state),
           earliest_(snapshot.demands->size()),
@@ -43,7 +50,8 @@ private:
     bool anyone_overdue() const;
     // Postponed plans, in postponed_plans.cpp.
     void hope_for(std::span<const QueuedJob* const> order, Placer& placer);
-    void lower_hopes(std::size_t at, const Reservation& entry, const QueuedJob& job, Placer& placer);
+    void lower_hopes(std::size_t at, const Reservation& entry, Placer& placer);
+    bool keeps_hope(std::int32_t kind, const Reservation& entry, Placer& placer);
     void postpone();
     void finish_postponed(std::span<const QueuedJob* const> order, Placer& placer);
     void keep_common_beginning(std::span<const QueuedJob* const> order);
@@ -63,24 +71,28 @@ private:
     }
     Time longest(const QueuedJob& job) const;
 
-    // The jobs of one demand that are not planned yet, the last first, and how long the shortest of them and those
-    // behind it takes.
+    // The jobs of one kind that are not planned yet, the last first, and how long the shortest of them and those behind
+    // it takes.
     struct Hope {
         bool placeable = false;
         std::vector<std::pair<std::size_t, Time>> shortest_us;  // by place in the order
+        // Where a job that takes so long can begin now, as far as is known.
+        Time length_us = -1;
+        std::vector<Part> witness;
     };
 
     const Snapshot& snapshot_;
     std::int32_t queue_;
     bool may_postpone_;
+    bool same_speed_;                 // of all pools, 1: a run takes as long as its work
+    std::vector<std::int32_t> kind_;  // by demand: the first of those that are the same to a plan
     Profile profile_;
     PlanSource source_;
     EarliestBegins earliest_;
-    bool postponed_ = false;                    // the plan of the last instant is unfinished
-    std::vector<Reservation> started_;          // by it
-    std::vector<Hope> hope_;                    // by demand
-    std::vector<std::int32_t> hopeful_;         // demands of which jobs that are not planned yet may begin now
-    std::size_t unhelped_ = 0, last_look_ = 0;  // reservations made, and as of the last look at all of these
+    bool postponed_ = false;             // the plan of the last instant is unfinished
+    std::vector<Reservation> started_;   // by it
+    std::vector<Hope> hope_;             // by kind
+    std::vector<std::int32_t> hopeful_;  // kinds of which jobs that are not planned yet may begin now
     std::vector<std::uint8_t> asked_;
     std::vector<std::int32_t> waiting_;
     bool followed_ = false;  // the profile is that of the last instant
