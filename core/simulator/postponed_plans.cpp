@@ -70,6 +70,7 @@ void Reservations::finish_postponed(std::span<const QueuedJob* const> order, Pla
     if (!followed_) {
         earliest_.forget();
         profile_.build(source_, snapshot_);
+        chances_.forget();
         for (const Reservation& entry : started_) enter(entry);
         for (const Reservation& entry : plan_) enter(entry);
         followed_ = true;
@@ -80,6 +81,7 @@ void Reservations::finish_postponed(std::span<const QueuedJob* const> order, Pla
         Reservation entry{};
         make(entry, *job, placer);
         plan_.push_back(std::move(entry));
+        checked_.push_back(made_);
     }
 }
 

@@ -64,7 +64,7 @@ void Profile::build(const PlanSource& source, const Snapshot& snapshot) {
     for (const PlanSource::Held& job : by_end_) {
         const Time end = std::max(job.expected_end_us, source.now_us + 1);
         // Released for good: as if a reservation began to hold less there.
-        const std::size_t at = row_at(end);
+        const std::size_t at = counts_ ? row_at(end) : 0;
         ++ends_[at];
         for (const Part& part : std::span(snapshot.parts).subspan(job.first_part, job.part_count)) {
             const Demand& demand = snapshot.demand(job.demand);
@@ -83,7 +83,6 @@ void Profile::erase_rows(std::size_t first, std::size_t count) {
     erase(time_us_, 1);
     erase(ends_, 1);
     erase(begins_, 1);
-    if (!counts_) return;
     erase(count_, spec_->buckets);
     erase(pool_empty_, spec_->pools.size());
 }
@@ -108,7 +107,6 @@ std::size_t Profile::row_at(Time time_us) {
     time_us_.insert(found, time_us);
     ends_.insert(ends_.begin() + static_cast<std::ptrdiff_t>(at), 0);
     begins_.insert(begins_.begin() + static_cast<std::ptrdiff_t>(at), 0);
-    if (!counts_) return at;
     repeat(count_, spec_->buckets);
     repeat(pool_empty_, spec_->pools.size());
     return at;
@@ -159,12 +157,14 @@ void Profile::change_node(std::int32_t node, const Change& change) {
 }
 
 void Profile::change(Time begin_us, Time end_us, const Demand& demand, std::span<const Part> parts, std::int32_t sign) {
-    const std::size_t from = row_at(begin_us);
-    begins_[from] -= sign;
-    std::size_t to = rows();
-    if (end_us != kEndless) {
-        to = row_at(end_us);
-        ends_[to] -= sign;
+    std::size_t from = 0, to = rows();
+    if (counts_) {
+        from = row_at(begin_us);
+        begins_[from] -= sign;
+        if (end_us != kEndless) {
+            to = row_at(end_us);
+            ends_[to] -= sign;
+        }
     }
     for (const Part& part : parts) {
         const std::int32_t share = part.gpus > 0 ? part.gpus : 1;
@@ -172,6 +172,7 @@ void Profile::change(Time begin_us, Time end_us, const Demand& demand, std::span
                     {begin_us, end_us, from, to, sign * part.gpus, limited_ ? sign * demand.cpus_for(share) : 0,
                      limited_ ? sign * demand.memory_for(share) : 0});
     }
+    if (!counts_) return;
     if (to < rows()) drop_if_idle(to);
     drop_if_idle(from);
 }

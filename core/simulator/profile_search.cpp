@@ -41,7 +41,7 @@ Time Profile::first_in_pool(const PoolOption& option, Time length_us, Time not_b
     Time first = latest_us;
     whole_.clear();
     partial_.clear();
-    const auto collect = [&](std::int32_t node, std::int64_t gpus, Chances& chances) {
+    const auto collect = [&](std::int32_t node, std::int64_t gpus, Spans& chances) {
         visit_chances(node, gpus, length_us, not_before_us, first, [&](Time from, Time until) {
             if (single) {
                 first = from;
@@ -62,7 +62,7 @@ Time Profile::first_in_pool(const PoolOption& option, Time length_us, Time not_b
     for (std::vector<Time>* times : {&whole_.from_us, &whole_.until_us, &partial_.from_us, &partial_.until_us})
         std::sort(times->begin(), times->end());
     // Nodes at a moment: those whose spans have begun by it, without those whose spans have ended before it.
-    const auto open_at = [](const Chances& chances, Time time) {
+    const auto open_at = [](const Spans& chances, Time time) {
         const auto begun = std::upper_bound(chances.from_us.begin(), chances.from_us.end(), time);
         const auto over = std::lower_bound(chances.until_us.begin(), chances.until_us.end(), time);
         return (begun - chances.from_us.begin()) - (over - chances.until_us.begin());
@@ -72,7 +72,7 @@ Time Profile::first_in_pool(const PoolOption& option, Time length_us, Time not_b
         return open_at(whole_, time) >= option.full_nodes &&
                (option.remainder == 0 || open_at(partial_, time) > option.full_nodes);
     };
-    for (const Chances* chances : {&whole_, &partial_})
+    for (const Spans* chances : {&whole_, &partial_})
         for (const Time time : chances->from_us) {
             if (time >= first) break;
             if (enough(time)) first = time;
@@ -80,7 +80,6 @@ Time Profile::first_in_pool(const PoolOption& option, Time length_us, Time not_b
     return first;
 }
 
-// Whether a job sits on one node that the rule chooses by what it has free and its number alone.
 bool Profile::ranks_nodes(const Demand& demand) const {
     const bool by_room = rule_ == Placement::consolidate || rule_ == Placement::best_fit ||
                          rule_ == Placement::first_fit || rule_ == Placement::worst_fit;
@@ -94,8 +93,8 @@ std::int64_t Profile::rank_of(std::int64_t least_empty) const {
     return rule_ == Placement::worst_fit ? -least_empty : least_empty;
 }
 
-// The first time at which a job that takes so many GPUs for so long can begin on a node.
 Profile::Chance Profile::first_on_node(std::int32_t node, std::int64_t gpus, Time length_us, Time not_before_us) const {
+    if (!window_.available(node)) return {};
     const std::vector<Step>& steps = steps_[as_index(node)];
     std::size_t i = 0;
     while (i + 1 < steps.size() && steps[i + 1].time_us <= not_before_us) ++i;
@@ -114,30 +113,44 @@ Profile::Chance Profile::first_on_node(std::int32_t node, std::int64_t gpus, Tim
     return {};
 }
 
+Profile::Chance Profile::first_in(const Pool& pool, std::int64_t gpus, Time length_us, Time not_before_us) const {
+    const Time from = std::max(not_before_us, time_us_.front());
+    const std::int64_t least_rank = rank_of(rule_ == Placement::worst_fit ? pool.size : gpus);
+    Chance best;
+    for (const std::int32_t node : pool.nodes) {
+        const Chance chance = first_on_node(node, gpus, length_us, from);
+        if (chance.before(best)) best = chance;
+        if (best.begin_us == from && best.rank == least_rank) break;
+    }
+    return best;
+}
+
+Time Profile::first_over(std::int32_t node, std::int64_t gpus, Time length_us, Time begin_us, Time end_us) const {
+    Time first = kEndless;
+    if (!window_.available(node)) return first;
+    visit_chances(node, gpus, length_us, time_us_.front(), end_us, [&](Time from, Time until) {
+        if (until != kEndless && until + length_us <= begin_us) return true;
+        if (from < end_us) first = from;
+        return false;
+    });
+    return first;
+}
+
 Time Profile::find_on_one_node(Time length_us, const Demand& demand, Time not_before_us, Time latest_us,
                                Allocation& out) const {
-    const Time from = std::max(not_before_us, time_us_.front());
     Chance best;
-    const PoolOption* chosen = nullptr;
     for (const PoolOption& option : demand.pools) {
         const Pool& pool = spec_->pools[as_index(option.pool)];
-        const std::int64_t least_rank = rank_of(rule_ == Placement::worst_fit ? pool.size : demand.gpus);
+        const Chance chance = first_in(pool, demand.gpus, length_us, not_before_us);
         // Of pools in which it may begin at one time the first is taken.
-        const Time before = best.begin_us;
-        for (const std::int32_t node : pool.nodes) {
-            if (!window_.available(node)) continue;
-            const Chance chance = first_on_node(node, demand.gpus, length_us, from);
-            if (chance.begin_us >= before || !chance.before(best)) continue;
-            best = chance;
-            chosen = &option;
-            if (best.begin_us == from && best.rank == least_rank) break;
-        }
+        if (chance.begin_us >= best.begin_us) continue;
+        best = chance;
+        out.pool = option.pool;
+        out.fewest_nodes = option.fewest_nodes;
+        out.speed = pool.speed;
     }
-    if (chosen == nullptr || best.begin_us > latest_us) return kEndless;
+    if (best.begin_us == kEndless || best.begin_us > latest_us) return kEndless;
     out.parts.assign(1, {best.node, demand.gpus, 0});
-    out.pool = chosen->pool;
-    out.fewest_nodes = chosen->fewest_nodes;
-    out.speed = spec_->pools[as_index(chosen->pool)].speed;
     return best.begin_us;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "policy/placement.hpp"
+#include "simulator/chances.hpp"
 #include "simulator/earliest_begins.hpp"
 #include "simulator/profile.hpp"
 #include "simulator/snapshot.hpp"
@@ -29,6 +30,8 @@ public:
                                   [](const Pool& pool) { return pool.speed == 1.0; })),
           kind_(kinds_of(*snapshot.demands, limited)),
           profile_(snapshot.state.shared_spec(), limited, *snapshot.demands, placer),
+          chances_(profile_, snapshot.state.spec().pools.front()),
+          follows_chances_(may_follow_chances(placer)),
           source_(snapshot.state),
           earliest_(snapshot.demands->size()),
           hope_(snapshot.demands->size()),
@@ -47,13 +50,36 @@ public:
     void forget() { followed_ = postponed_ = false; }
 
 private:
+    // What is known of a reservation since it was last looked at.
+    struct Checked {
+        std::uint64_t epoch = 0, clock = 0;  // when, by the chances
+        std::int32_t table = -1;
+        Profile::Chance chance = {};  // of one on a single node
+    };
+
     bool anyone_overdue() const;
+    // Reservations that follow the chances, in moved_reservations.cpp.
+    bool may_follow_chances(const Placer& placer) const;
+    bool on_one_node(const Demand& demand) const { return demand.pools.front().fewest_nodes == 1; }
+    void follow_early_ends();
+    void improve_kept(std::span<const QueuedJob* const> order, std::size_t kept, Placer& placer);
+    bool may_move(const Reservation& entry, const Checked& checked);
+    void look_again(std::size_t at, const QueuedJob& job, Placer& placer);
+    void look_again_on_one_node(Reservation& entry, Checked& checked, Time length_us);
+    void look_again_for_gang(Reservation& entry, const QueuedJob& job, Time length_us, Placer& placer);
+    void take_on_one_node(const Demand& demand, std::int32_t node);
+    void touch(const Reservation& entry);
+    void note_checked(Checked& checked) const {
+        checked.epoch = chances_.epoch();
+        checked.clock = chances_.clock();
+    }
     // Postponed plans, in postponed_plans.cpp.
     void hope_for(std::span<const QueuedJob* const> order, Placer& placer);
     void lower_hopes(std::size_t at, const Reservation& entry, Placer& placer);
     bool keeps_hope(std::int32_t kind, const Reservation& entry, Placer& placer);
     void postpone();
     void finish_postponed(std::span<const QueuedJob* const> order, Placer& placer);
+    void clear_plan();
     void keep_common_beginning(std::span<const QueuedJob* const> order);
     bool start_at_once(Reservation& entry, const QueuedJob& job, Placer& placer);
     void build();
@@ -87,6 +113,8 @@ private:
     bool same_speed_;                 // of all pools, 1: a run takes as long as its work
     std::vector<std::int32_t> kind_;  // by demand: the first of those that are the same to a plan
     Profile profile_;
+    Chances chances_;
+    bool follows_chances_;
     PlanSource source_;
     EarliestBegins earliest_;
     bool postponed_ = false;             // the plan of the last instant is unfinished
@@ -99,6 +127,8 @@ private:
     bool built_ = false;     // the profile is that of now
     ClusterState now_;       // what is free now, until the profile is needed
     std::vector<Reservation> plan_;
+    std::vector<Checked> checked_;  // by place in the plan
+    Checked made_;                  // of the last reservation made
     Allocation allocation_;
 };
 
