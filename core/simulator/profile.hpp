@@ -119,6 +119,7 @@ private:
     static std::size_t step_at(std::vector<Step>& steps, Time time_us);
     bool searches_nodes(const Demand& demand) const;
     std::int64_t rank_of(std::int64_t least_empty) const;
+    Time whole_for_good(const PoolOption& option);
     Time first_in_pool(const PoolOption& option, Time length_us, Time not_before_us, Time latest_us);
     Time find_on_one_node(Time length_us, const Demand& demand, Time not_before_us, Time latest_us,
                           Allocation& out) const;
@@ -148,6 +149,7 @@ private:
     std::vector<PlanSource::Held> by_end_;
     ClusterState window_;
     Spans whole_, partial_;
+    std::vector<Time> for_good_;
 };
 
 }  // namespace gpuyard

@@ -34,11 +34,27 @@ void Profile::visit_chances(std::int32_t node, std::int64_t gpus, Time length_us
     if (from != kEndless) found(from, kEndless);
 }
 
+// From when on enough nodes are free for good: what begins later need not be searched for.
+Time Profile::whole_for_good(const PoolOption& option) {
+    const Pool& pool = spec_->pools[as_index(option.pool)];
+    const auto needed = as_index(option.fewest_nodes);
+    for_good_.clear();
+    for (const std::int32_t node : pool.nodes) {
+        const std::vector<Step>& steps = steps_[as_index(node)];
+        if (!window_.available(node) || steps.back().empty < pool.size) continue;
+        for_good_.push_back(steps.back().time_us);
+    }
+    if (for_good_.size() < needed) return kEndless;
+    const auto last = for_good_.begin() + static_cast<std::ptrdiff_t>(needed - 1);
+    std::nth_element(for_good_.begin(), last, for_good_.end());
+    return *last;
+}
+
 // Or `latest_us`, if there is none before that.
 Time Profile::first_in_pool(const PoolOption& option, Time length_us, Time not_before_us, Time latest_us) {
     const Pool& pool = spec_->pools[as_index(option.pool)];
     const bool single = option.fewest_nodes == 1;
-    Time first = latest_us;
+    Time first = single ? latest_us : std::min(latest_us, std::max(not_before_us, whole_for_good(option)));
     whole_.clear();
     partial_.clear();
     const auto collect = [&](std::int32_t node, std::int64_t gpus, Spans& chances) {
