@@ -115,6 +115,7 @@ bool FullSimulator::next_instant() {
     view_.nodes_changed = false;
     wake_us_ = kEndless;
     std::fill(view_.finished_early.begin(), view_.finished_early.end(), std::uint8_t{0});
+    view_.early_ends.clear();
     while (!events_.empty() && events_.top().time == next) {
         const Event event = events_.top();
         events_.pop();

@@ -187,7 +187,11 @@ void FullSimulator::finish(JobId job) {
     const ActiveJob active = active_of(job);
     const Demand& demand = jobs_->demand_of(i);
     attained_us_[i] += active.progress_us(view_.now_us);
-    if (active.expected_end_us > view_.now_us) view_.finished_early[as_index(demand.queue)] = 1;
+    if (active.expected_end_us > view_.now_us) {
+        view_.finished_early[as_index(demand.queue)] = 1;
+        const auto parts = view_.parts_of(active);
+        view_.early_ends.push_back({active.demand, active.expected_end_us, {parts.begin(), parts.end()}});
+    }
     release(job);
     state_[i] = JobState::finished;
     ++finished_;

@@ -33,6 +33,7 @@ Profile::Profile(std::shared_ptr<const ClusterSpec> spec, bool limited, std::spa
       limited_(limited),
       needs_only_room_(placer.needs_only_room()),
       splits_freely_(splits_freely(placer.rule())),
+      rule_(placer.rule()),
       counts_(std::any_of(demands.begin(), demands.end(), [&](const Demand& d) { return !searches_nodes(d); })),
       steps_(spec->node_count()),
       least_empty_(spec->node_count()),
@@ -63,7 +64,7 @@ void Profile::build(const PlanSource& source, const Snapshot& snapshot) {
     for (const PlanSource::Held& job : by_end_) {
         const Time end = std::max(job.expected_end_us, source.now_us + 1);
         // Released for good: as if a reservation began to hold less there.
-        const std::size_t at = row_at(end);
+        const std::size_t at = counts_ ? row_at(end) : 0;
         ++ends_[at];
         for (const Part& part : std::span(snapshot.parts).subspan(job.first_part, job.part_count)) {
             const Demand& demand = snapshot.demand(job.demand);
@@ -82,7 +83,6 @@ void Profile::erase_rows(std::size_t first, std::size_t count) {
     erase(time_us_, 1);
     erase(ends_, 1);
     erase(begins_, 1);
-    if (!counts_) return;
     erase(count_, spec_->buckets);
     erase(pool_empty_, spec_->pools.size());
 }
@@ -107,7 +107,6 @@ std::size_t Profile::row_at(Time time_us) {
     time_us_.insert(found, time_us);
     ends_.insert(ends_.begin() + static_cast<std::ptrdiff_t>(at), 0);
     begins_.insert(begins_.begin() + static_cast<std::ptrdiff_t>(at), 0);
-    if (!counts_) return at;
     repeat(count_, spec_->buckets);
     repeat(pool_empty_, spec_->pools.size());
     return at;
@@ -158,12 +157,14 @@ void Profile::change_node(std::int32_t node, const Change& change) {
 }
 
 void Profile::change(Time begin_us, Time end_us, const Demand& demand, std::span<const Part> parts, std::int32_t sign) {
-    const std::size_t from = row_at(begin_us);
-    begins_[from] -= sign;
-    std::size_t to = rows();
-    if (end_us != kEndless) {
-        to = row_at(end_us);
-        ends_[to] -= sign;
+    std::size_t from = 0, to = rows();
+    if (counts_) {
+        from = row_at(begin_us);
+        begins_[from] -= sign;
+        if (end_us != kEndless) {
+            to = row_at(end_us);
+            ends_[to] -= sign;
+        }
     }
     for (const Part& part : parts) {
         const std::int32_t share = part.gpus > 0 ? part.gpus : 1;
@@ -171,6 +172,7 @@ void Profile::change(Time begin_us, Time end_us, const Demand& demand, std::span
                     {begin_us, end_us, from, to, sign * part.gpus, limited_ ? sign * demand.cpus_for(share) : 0,
                      limited_ ? sign * demand.memory_for(share) : 0});
     }
+    if (!counts_) return;
     if (to < rows()) drop_if_idle(to);
     drop_if_idle(from);
 }
@@ -237,18 +239,21 @@ Profile::Fit Profile::fit_from(std::size_t from, std::size_t& to, Time length_us
     return placer.place(window_, demand, row, out) ? Fit::fits : Fit::misfit;
 }
 
-bool Profile::fits_at_once(Time length_us, const Demand& demand, std::int64_t row, Placer& placer, Allocation& out) {
+bool Profile::fits_at_once(Time length_us, const Demand& demand, Placer& placer, Allocation& out) {
     if (searches_nodes(demand)) {
-        least_free(time_us_.front(), expected_end(time_us_.front(), length_us));
-        return placer.placeable(window_, demand);
+        out.parts.clear();
+        return std::any_of(demand.pools.begin(), demand.pools.end(), [&](const PoolOption& option) {
+            return has_room_at_once(option, expected_end(time_us_.front(), length_us), out.parts);
+        });
     }
     std::size_t to = 0;
-    return fit_from(0, to, length_us, demand, row, placer, out) == Fit::fits;
+    return fit_from(0, to, length_us, demand, 0, placer, out) == Fit::fits;
 }
 
 Time Profile::find(Time length_us, const Demand& demand, std::int64_t row, Time not_before_us, Time latest_us,
                    Placer& placer, Allocation& out) {
     if (searches_nodes(demand)) {
+        if (ranks_nodes(demand)) return find_on_one_node(length_us, demand, not_before_us, latest_us, out);
         Time first = latest_us;
         for (const PoolOption& option : demand.pools)
             first = std::min(first, first_in_pool(option, length_us, std::max(not_before_us, time_us_.front()), first));

@@ -55,8 +55,32 @@ public:
     // is known not to be before `not_before_us`; one after `latest_us` need not be found.
     Time find(Time length_us, const Demand& demand, std::int64_t row, Time not_before_us, Time latest_us,
               Placer& placer, Allocation& out);
-    // Whether it can be placed for so long from the first moment on.
-    bool fits_at_once(Time length_us, const Demand& demand, std::int64_t row, Placer& placer, Allocation& out);
+    // Whether some job of this demand can be placed for so long from the first moment on, for example there.
+    bool fits_at_once(Time length_us, const Demand& demand, Placer& placer, Allocation& out);
+
+    // Where a job that sits on one node may begin, as the rule ranks it: first the earliest.
+    struct Chance {
+        Time begin_us = kEndless;
+        std::int64_t rank = 0;  // of the node by what it has free over the time of the job; the smaller the better
+        std::int32_t node = -1;
+
+        bool before(const Chance& o) const {
+            if (begin_us != o.begin_us) return begin_us < o.begin_us;
+            return rank != o.rank ? rank < o.rank : node < o.node;
+        }
+    };
+    // Whether a job sits on one node that the rule chooses by what it has free and its number alone.
+    bool ranks_nodes(const Demand& demand) const;
+    // Whether all demands are searched for node by node.
+    bool searches_nodes_only() const { return !counts_; }
+    Time begin_us() const { return time_us_.front(); }
+    std::size_t node_count() const { return steps_.size(); }
+    std::int32_t position(std::int32_t node) const { return spec_->position[as_index(node)]; }
+    // The first time at which a job that takes so many GPUs for so long can begin on a node; on the best node.
+    Chance first_on_node(std::int32_t node, std::int64_t gpus, Time length_us, Time not_before_us) const;
+    Chance first_in(const Pool& pool, std::int64_t gpus, Time length_us, Time not_before_us) const;
+    // The same for jobs that run at some moment of a time span; kEndless if there is none.
+    Time first_over(std::int32_t node, std::int64_t gpus, Time length_us, Time begin_us, Time end_us) const;
 
 private:
     // What a node has free from a time on.
@@ -76,7 +100,7 @@ private:
     };
     enum class Fit : std::uint8_t { fits, blocked, misfit };
     // The times at which a job may begin on one of some nodes, as spans: how many of them begin, and end, by a time.
-    struct Chances {
+    struct Spans {
         std::vector<Time> from_us, until_us;
         void clear() {
             from_us.clear();
@@ -94,7 +118,13 @@ private:
     void change_node(std::int32_t node, const Change& change);
     static std::size_t step_at(std::vector<Step>& steps, Time time_us);
     bool searches_nodes(const Demand& demand) const;
+    std::int64_t rank_of(std::int64_t least_empty) const;
+    Time whole_for_good(const PoolOption& option);
     Time first_in_pool(const PoolOption& option, Time length_us, Time not_before_us, Time latest_us);
+    Time find_on_one_node(Time length_us, const Demand& demand, Time not_before_us, Time latest_us,
+                          Allocation& out) const;
+    bool has_room_at_once(const PoolOption& option, Time end_us, std::vector<Part>& where) const;
+    std::int64_t least_until(std::int32_t node, Time end_us, std::int64_t needed) const;
     template <class Found>
     void visit_chances(std::int32_t node, std::int64_t gpus, Time length_us, Time not_before_us, Time before_us,
                        Found found) const;
@@ -105,8 +135,9 @@ private:
     bool limited_;
     bool needs_only_room_;
     bool splits_freely_;
+    Placement rule_;
     bool counts_;  // some demand is searched for row by row
-    // By time, ascending: a row wherever a job or a reservation begins or ends.
+    // By time, ascending: a row wherever a job or a reservation begins or ends; only the first unless `counts_`.
     std::vector<Time> time_us_;
     std::vector<std::int32_t> ends_;         // jobs and reservations that end there
     std::vector<std::int32_t> begins_;       // reservations that begin there
@@ -117,7 +148,8 @@ private:
     std::vector<std::int64_t> least_cpus_, least_memory_mib_;
     std::vector<PlanSource::Held> by_end_;
     ClusterState window_;
-    Chances whole_, partial_;
+    Spans whole_, partial_;
+    std::vector<Time> for_good_;
 };
 
 }  // namespace gpuyard

@@ -114,6 +114,13 @@ struct Reservation {
     }
 };
 
+// A job that finished before its expected end, and what it held.
+struct EarlyEnd {
+    std::int32_t demand;
+    Time expected_end_us;
+    std::vector<Part> parts;
+};
+
 // Which nodes sleep, and since when or until when.
 struct NodePower {
     std::vector<std::int32_t> users;  // jobs that hold the node or were promised it
@@ -142,6 +149,7 @@ struct Snapshot : Accounts {
     NodePower power;
     std::vector<Reservation> reservations;     // in the order in which they were planned
     std::vector<std::uint8_t> finished_early;  // by queue: a job finished now, before its expected end
+    std::vector<EarlyEnd> early_ends;          // which these were; only a simulator says
     bool nodes_changed = false;                // a node failed or was repaired now
     bool backfill_due = false;                 // `slurm` makes a backfill pass now
     ClusterState state;
