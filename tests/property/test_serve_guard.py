@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.serve.adapter import Start
-from gpuyard.serve.guard import Guarded, guard_starts, in_scope, lost_gpu_hours
-from gpuyard.serve.memory import InFlight, Memory
+from gpuyard.serve.decision.guard import Guarded, guard_starts, in_scope, lost_gpu_hours
+from gpuyard.serve.decision.memory import InFlight, Memory
 from gpuyard.serve.records import Planned
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.state import ClusterState, Job, Node, Partition, Share
