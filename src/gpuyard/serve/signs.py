@@ -42,16 +42,31 @@ class Signs:
         if not usable:
             raise InputError(f"{setting('state_dir')} {self.directory}: no permission to write there")
 
-    def beat(self, now_s: float | None = None) -> None:
-        """Say that the agent lives and that what it holds is in good hands. The submit script reads it."""
+    def beat(self, now_s: float | None = None) -> bool:
+        """Say that the agent lives and that what it holds is in good hands. The submit script reads it.
+
+        Returns:
+            Whether that could be written; an old heartbeat is the truth otherwise.
+        """
         text = f"{int(time.time() if now_s is None else now_s)}\n"
         temporary = self.heartbeat.with_name(f".{HEARTBEAT}.{os.getpid()}")
         try:
             temporary.write_text(text, encoding="ascii")
             temporary.replace(self.heartbeat)
-        except OSError:  # a full disk: an old heartbeat is the truth then
+        except OSError:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
+            return self._beat_in_place(text)
+        return True
+
+    def _beat_in_place(self, text: str) -> bool:
+        """A full disk has no room for another file, while the journal may still have some of its own."""
+        try:
+            with self.heartbeat.open("r+", encoding="ascii") as file:
+                file.write(text)
+        except OSError:
+            return False
+        return True
 
     def stop_beating(self) -> None:
         """Say that the agent holds nothing any more."""

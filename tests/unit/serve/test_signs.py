@@ -92,3 +92,18 @@ def test_one_agent_leads_and_another_may_follow(signs: Signs) -> None:
         pass
     with other.leadership():
         assert (signs.directory / "lock").exists()
+
+
+def test_a_disk_without_room_for_another_file_takes_the_heartbeat_in_place(
+    signs: Signs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    assert signs.beat(1000.0)
+    monkeypatch.setattr(Path, "write_text", full)
+    assert signs.beat(2000.0)
+    assert signs.silence_s(2001.0) == 1.0
+    signs.stop_beating()
+    assert not signs.beat(3000.0)
+    assert signs.silence_s(3000.0) is None

@@ -310,9 +310,11 @@ class Agent:
                 return
         for id, said in failed.items():
             self.log.warning("refused", decision=id, error=said)
+        if self.settings.acts and not self.signs.beat():
+            # The watchdog and the submit script take it for dead: to go on would be to work against them.
+            self._fail("heartbeat", f"{self.signs.heartbeat} cannot be written", "heartbeat")
+            return
         self._good_at = self._monotonic()
-        if self.settings.acts:
-            self.signs.beat()
 
     def _remember(self, outcome: Outcome, state: ClusterState) -> None:
         action = outcome.action
