@@ -67,7 +67,14 @@ class Ask:
         """For sbatch."""
         each = self.gpus // self.nodes
         nodes = (f"--nodes={self.nodes}", "--ntasks-per-node=1")
-        return (f"--gres=gpu:{each}", "--mem=100", f"--time={self.limit_min}", *nodes, "--uid=games")
+        return (
+            f"--gres=gpu:{each}",
+            "--mem=100",
+            f"--time={self.limit_min}",
+            *nodes,
+            "--uid=games",
+            "--export=NIL",
+        )
 
 
 @dataclass(frozen=True)
@@ -258,25 +265,28 @@ def wait_until(holds: Callable[[], bool], seconds: float, words: Callable[[], st
         time.sleep(0.2)
 
 
+StartBox = Callable[[BoxSettings], contextlib.AbstractContextManager[SlurmBox]]
+
+
 @contextlib.contextmanager
-def served(lines: Sequence[str] = LINES, keep: Path | None = None) -> Iterator[Served]:
+def served(keep: Path | None = None, start: StartBox = start_box) -> Iterator[Served]:
     """16 nodes of 8 GPUs on loopback, with the submit script; nothing is left of it afterwards.
 
     Args:
-        lines: Of slurm.conf.
         keep: Where to copy logs, settings and journals; None: nowhere.
+        start: Starts the Slurm.
     """
-    place = Path(tempfile.mkdtemp(prefix="served-"))
+    place = Path(tempfile.mkdtemp(prefix="served-", dir="/tmp"))  # sockets need short paths
     place.chmod(0o755)
     script = files("gpuyard.serve.slurm").joinpath("files", "job_submit.lua").read_text()
     settings = BoxSettings(
         nodes=NODES,
         gpus_per_node=GPUS_PER_NODE,
-        lines=(*lines, f"JobCompLoc={place}/jobcomp.log"),
+        lines=(*LINES, f"JobCompLoc={place}/jobcomp.log"),
         files=(("job_submit.lua", script),),
     )
     try:
-        with start_box(settings, keep_logs=None if keep is None else keep / "slurm") as box:
+        with start(settings) as box:
             running = Served(box, place)
             try:
                 yield running
@@ -285,7 +295,5 @@ def served(lines: Sequence[str] = LINES, keep: Path | None = None) -> Iterator[S
                     running.clear()
     finally:
         if keep is not None:
-            shutil.copytree(
-                place, keep, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.socket", "ballast")
-            )
+            shutil.copytree(place, keep, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.socket"))
         shutil.rmtree(place, ignore_errors=True)

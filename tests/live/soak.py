@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.fidelity.slurm_box import BoxError
-from live.served import LINES, Served, served, wait_until
+from live.served import Served, served, wait_until
 from live.soak_findings import Findings, findings
 
 NAME = "soak"
@@ -76,6 +76,8 @@ class Watch:
         waiting: Jobs that wait now.
         held: Of these, held ones.
         away: Whether the controller is being restarted.
+        event: What fails just now.
+        overdue_in: When jobs were overdue: how many, by what failed.
     """
 
     beat_s: float = field(default_factory=time.time)
@@ -84,6 +86,8 @@ class Watch:
     waiting: int = 0
     held: int = 0
     away: bool = False
+    event: str = ""
+    overdue_in: Counter[str] = field(default_factory=Counter)
 
 
 class Soak:
@@ -119,7 +123,9 @@ class Soak:
         for due, kind in self.plan.events():
             self._may_submit = due + AHEAD
             self._until(due)
+            self.watch.event = kind
             getattr(self, f"_{kind}")()
+            self.watch.event = ""
             self.done[kind] += 1
         self._may_submit = self.plan.jobs
         self._until(self.plan.jobs)
@@ -166,7 +172,8 @@ class Soak:
 
     def _submit_one(self, number: int) -> None:
         draw = random.Random(self.plan.seed * 1_000_003 + number)
-        gpus, nodes = draw.choice(((1, 1),) * 6 + ((2, 1), (2, 1), (4, 1), (8, 1), (2, 2), (16, 2)))
+        shapes = ((1, 1),) * 20 + ((2, 1),) * 3 + ((4, 1), (8, 1), (2, 2), (16, 2))
+        gpus, nodes = draw.choice(shapes)
         options = (
             *("--parsable", "--output=/dev/null", "--chdir=/", "--export=NONE", "--uid=games", "--mem=100"),
             *(f"--gres=gpu:{gpus // nodes}", f"--nodes={nodes}", "--ntasks-per-node=1"),
@@ -227,6 +234,7 @@ class Soak:
         silence_s = now_s - seen.beat_s
         seen.longest_s = max(seen.longest_s, silence_s)
         if silence_s > self.plan.silence_s + TICK_S:
+            seen.overdue_in[seen.event] += len(held - seen.overdue)
             seen.overdue |= held
 
     def _tell(self) -> None:
@@ -316,10 +324,10 @@ def main() -> int:
     asked = vars(parser.parse_args())
     out, keep = asked.pop("out"), asked.pop("keep")
     plan = Plan(**asked)
-    with served(LINES, keep=keep) as cluster:
+    with served(keep) as cluster:
         soak = Soak(cluster, plan)
         found = soak.run()
-        found.stuck = len(soak.watch.overdue)
+        found.stuck, found.stuck_in = len(soak.watch.overdue), dict(soak.watch.overdue_in)
         found.longest_held_without_agent_s = round(soak.watch.longest_s, 1)
         subprocess.run(["umount", "-l", str(soak.state)], check=False)
     figures = {"plan": plan.__dict__, "did": dict(soak.done), "found": found.__dict__, "good": found.good}

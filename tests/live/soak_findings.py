@@ -36,6 +36,7 @@ class Findings:
     jobs: int = 0
     seconds: float = 0.0
     longest_held_without_agent_s: float = 0.0
+    stuck_in: dict[str, int] = field(default_factory=dict)
     states: dict[str, int] = field(default_factory=dict)
     rounds: int = 0
     jobs_started_by_agent: int = 0

@@ -1,7 +1,6 @@
 """The agent on a real Slurm of 16 nodes with 8 GPUs each: what it decides happens, and nothing stays held."""
 
 import json
-import random
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import pytest
 
 from experiments.fidelity.slurm_box import why_not
 from gpuyard.serve.journal import Journal
+from live.proofs import occupy, prove_order, prove_shadow, prove_start
 from live.served import NODES, Ask, Queued, Served, served, wait_until
 
 pytestmark = [
@@ -21,11 +21,6 @@ pytestmark = [
 
 Agent = subprocess.Popen[bytes]
 JOBS = 200
-RANKED_FROM = 1_000_000_000
-"""Priorities from here on are the agent's."""
-WRITES = "_slurm_rpc_update_job"
-"""How slurmctld's log calls a change of a job."""
-WHOLE_NODES = [Ask(8, run_s=600.0)] * NODES
 
 
 @pytest.fixture(scope="module")
@@ -40,39 +35,6 @@ def cluster(running: Served) -> Iterator[Served]:
     running.clear()
 
 
-def occupy(cluster: Served) -> list[str]:
-    """Jobs on every GPU; nothing else starts until they are cancelled."""
-    blockers = cluster.submit(WHOLE_NODES)
-    cluster.wait_queue(lambda queue: all(queue[job].state == "R" for job in blockers))
-    return blockers
-
-
-def free(cluster: Served, blockers: list[str]) -> None:
-    cluster.box.run("scancel", *blockers)
-
-
-def controller_log(cluster: Served) -> str:
-    return (cluster.box.directory / "log" / "slurmctld.log").read_text(errors="replace")
-
-
-def ranks(values: list[float]) -> list[float]:
-    """From 0, equal values at their mean."""
-    ordered = sorted(values)
-    places: dict[float, list[int]] = {}
-    for place, value in enumerate(ordered):
-        places.setdefault(value, []).append(place)
-    return [sum(places[value]) / len(places[value]) for value in values]
-
-
-def rank_correlation(left: list[float], right: list[float]) -> float:
-    """Spearman's."""
-    one, other = ranks(left), ranks(right)
-    mean = (len(one) - 1) / 2
-    product = sum((a - mean) * (b - mean) for a, b in zip(one, other, strict=True))
-    squares = [sum((a - mean) ** 2 for a in places) for places in (one, other)]
-    return float(product / (squares[0] * squares[1]) ** 0.5)
-
-
 def test_everything_listens_on_loopback_only(running: Served) -> None:
     listeners = running.box.listeners()
     assert len(listeners) == NODES + 1
@@ -80,103 +42,16 @@ def test_everything_listens_on_loopback_only(running: Served) -> None:
 
 
 def test_shadow_needs_no_rights_and_writes_nothing(cluster: Served) -> None:
-    config = cluster.settings("shadow", owner="nobody")
-    logged = len(controller_log(cluster))
-    agent = cluster.start_agent(config, "shadow", "order", "sjf+easy", user="nobody")
-    draw = random.Random(1)
-    blockers = occupy(cluster)
-    asks = [
-        Ask(draw.choice((1, 2, 4, 8)), draw.randint(1, 30), draw.choice((0.5, 1, 2))) for _ in range(JOBS)
-    ]
-    jobs = cluster.submit(asks)
-    before = cluster.wait_queue(lambda queue: all(queue[job].priority > 1 for job in jobs))
-    assert {one.comment for one in before.values()} == {""}
-    free(cluster, blockers)
-    cluster.wait_finished(jobs)
-    wait_until(lambda: _starts(cluster, "shadow") >= JOBS, 60, cluster.last_log)
-    assert cluster.end(agent) == 0
-    assert WRITES not in controller_log(cluster)[logged:]
-    code, said = cluster.call("shadow", "--json", config=config)
-    assert code == 0, said
-    report = json.loads(said)
-    assert report["starts"] >= JOBS
-    assert 0 <= report["agreement"] <= 1
-    assert 0 <= report["baseline_agreement"] <= 1
-    assert report["order_same_size"]["correlation"] is not None
-    for by in ("policy", "current"):
-        error = report["predictions"][by]
-        assert error["jobs"] > JOBS / 2
-        assert 0 <= error["median_s"] <= error["p90_s"]
+    report = prove_shadow(cluster, JOBS, "nobody")
     print({key: value for key, value in report.items() if key not in ("times", "missing")})
-    code, said = cluster.call("replay", "--json", config=config)
-    assert code == 0, said
-
-
-def _starts(cluster: Served, name: str) -> int:
-    with Journal.open(cluster.place / name / "journal.sqlite", readonly=True) as journal:
-        return sum(one.what == "started" for _, one in journal.happened())
 
 
 def test_jobs_start_in_the_order_of_the_policy_and_slurm_has_its_own_back_afterwards(cluster: Served) -> None:
-    config = cluster.settings("order")
-    agent = cluster.start_agent(config, "active", "order", "sjf+easy")
-    blockers = occupy(cluster)
-    draw = random.Random(2)
-    asks = [Ask(8, draw.randint(1, 400), 0.5) for _ in range(JOBS)]
-    jobs = cluster.submit(asks)
-    cluster.wait_queue(lambda queue: all(queue[job].priority >= RANKED_FROM for job in jobs))
-    free(cluster, blockers)
-    done = cluster.wait_finished(jobs)
-    starts = sorted({done[job].start for job in jobs})
-    correlation = rank_correlation(
-        [ask.limit_min for ask in asks], [starts.index(done[job].start) for job in jobs]
-    )
-    assert correlation >= 0.95
-    print({"rank_correlation": correlation})
-    blockers = occupy(cluster)
-    waiting = cluster.submit([Ask(8, limit) for limit in range(1, 21)])
-    cluster.wait_queue(lambda queue: all(queue[job].priority >= RANKED_FROM for job in waiting))
-    assert cluster.end(agent) == 0
-    after = cluster.wait_queue(lambda queue: all(queue[job].priority > 1 for job in waiting))
-    assert max(after[job].priority for job in waiting) < RANKED_FROM
-    assert {one.comment for one in after.values()} == {""}
-    assert WRITES in controller_log(cluster)
-    assert cluster.call("replay", config=config)[0] == 0
+    print({"rank_correlation": prove_order(cluster, JOBS)})
 
 
 def test_jobs_run_on_exactly_the_nodes_that_were_decided(cluster: Served) -> None:
-    config = cluster.settings("start", watchdog_s=60)
-    cluster.hold_for("start", 60)
-    agent = cluster.start_agent(config, "active", "start", "sjf+easy")
-    draw = random.Random(3)
-    shapes = [(1, 1), (1, 1), (2, 1), (3, 1), (4, 1), (8, 1), (2, 2), (8, 2), (16, 2)]
-    asks = [
-        Ask(gpus, draw.randint(1, 60), draw.choice((0.5, 1.0)), nodes)
-        for gpus, nodes in (draw.choice(shapes) for _ in range(JOBS))
-    ]
-    jobs = cluster.submit(asks)
-    done = cluster.wait_finished(jobs)
-    assert cluster.end(agent) == 0
-    decided = decided_nodes(cluster, "start")
-    assert {job: len(decided[job]) for job in jobs} == dict.fromkeys(jobs, 1)
-    assert {job: set(done[job].nodes) for job in jobs} == {job: set(decided[job][0]) for job in jobs}
-    assert {len(done[job].nodes) for job in jobs} == {1, 2}
-    assert cluster.call("replay", config=config)[0] == 0
-
-
-def decided_nodes(cluster: Served, name: str) -> dict[str, list[tuple[str, ...]]]:
-    """Nodes of every start that the guard let pass and Slurm took, by job."""
-    found: dict[str, list[tuple[str, ...]]] = {}
-    with Journal.open(cluster.place / name / "journal.sqlite", readonly=True) as journal:
-        for number in journal.numbers():
-            record = journal.record(number)
-            passed = {
-                one.job for one in record.verdicts if one.action == "start" and not one.rule and not one.error
-            }
-            for planned in record.starts:
-                if planned.job in passed:
-                    found.setdefault(planned.job, []).append(tuple(node for node, _ in planned.nodes))
-    return found
+    prove_start(cluster, JOBS)
 
 
 # --- an agent that dies, and one that is halted
