@@ -257,7 +257,7 @@ def resume(*, state_dir: StateDir = None, config: Config = None, json: Json = Fa
 
 @serve_app.command
 def release(*, state_dir: StateDir = None, config: Config = None, json: Json = False) -> int:
-    """Return every job that the agent holds or has ranked to Slurm, once; a living agent goes on after that.
+    """Return every job that the agent holds or has ranked to Slurm, once; a living agent continues after that.
 
     Example: gpuyard serve release
     """
@@ -277,7 +277,7 @@ def watchdog(
 ) -> int:
     """Return all jobs to Slurm if the agent has shown no life for watchdog_s.
 
-    Needs neither the agent nor its policy. Run it beside the agent, or from a timer with --once.
+    Needs neither the agent nor its policy. Run it next to the agent, or from a timer with --once.
 
     Example: gpuyard serve watchdog --state-dir gpuyard-serve
     """
