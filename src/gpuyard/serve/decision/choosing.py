@@ -163,7 +163,8 @@ class Chooser:
         except IllegalDecisionError as error:
             return self._failed(error.cause, str(error))
         except Exception as error:  # a policy may raise anything, and must not end the agent
-            return self._failed("exception", f"{type(error).__name__}: {error}")
+            is_nan = isinstance(error, ValueError) and "returned NaN as the score" in str(error)
+            return self._failed("nan" if is_nan else "exception", f"{type(error).__name__}: {error}")
         if cause == "overdue":  # its turn, not its fault
             return made, cause, words
         if cause:

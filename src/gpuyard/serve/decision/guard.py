@@ -100,7 +100,11 @@ class _Judge:
         self.late = [
             job
             for job in overdue(state.waiting, state.now_s, settings)
-            if job.held == "agent" and in_scope(job, settings) and job.id not in memory.in_flight
+            if job.held == "agent"
+            and in_scope(job, settings)
+            and job.id not in memory.in_flight
+            # A job that its group's quota keeps back may never start: it must not keep others back.
+            and not settings.simulation.group_quotas
         ]
         self.passed: dict[str, Planned] = {}
         self.stopped: list[str] = []

@@ -5,10 +5,8 @@ what is known of a job is worked out once, and again only when something about i
 """
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -20,13 +18,20 @@ from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.native.columns import UNKNOWN_RUN_S
 from gpuyard.native.snapshot import make_snapshot
+from gpuyard.serve.decision.job_shapes import (
+    is_regular,
+    like_node,
+    natural,
+    needs,
+    row_of,
+    whole_nodes,
+)
 from gpuyard.serve.decision.live_cluster import live_cluster
-from gpuyard.serve.decision.memory import InFlight, Memory
-from gpuyard.serve.state import ClusterState, Job, Node, Share
+from gpuyard.serve.decision.memory import Memory
+from gpuyard.serve.state import ClusterState, Job, Share
 
 Eligible = Callable[[Job], bool]
 Ints = NDArray[np.int64]
-_DIGITS = re.compile(r"\d+")
 _NOBODY = ""
 """User and group of what is in use by nobody knows whom."""
 _QUEUE = (
@@ -85,12 +90,6 @@ def make_live_snapshot(
         InputError: if the state cannot be.
     """
     return Encoder(config, estimates, eligible or (lambda _: True), cluster).encode(state, memory)
-
-
-@lru_cache(maxsize=200_000)
-def natural(name: str) -> tuple[int, ...]:
-    """Numbers in an id, to sort 99 before 100 and 7_2 before 7_10."""
-    return tuple(int(number) for number in _DIGITS.findall(name))
 
 
 @dataclass(slots=True)
@@ -153,9 +152,9 @@ class Encoder:
         notes: list[str] = []
         cluster = self._begin(state, memory)
         waiting, running = self._look_up(state, memory, cluster, notes)
-        flying = [known.job for known in waiting if known.job.id in memory.in_flight]
+        released = [known.job for known in waiting if known.job.id in memory.in_flight]
         running += [
-            self._running(_flying(job, memory.in_flight[job.id]), state, memory, notes) for job in flying
+            self._running(flying(job, memory.in_flight[job.id]), state, memory, notes) for job in flying
         ]
         shut = np.array([bool(node.closed) for node in state.nodes])
         running, held = self._fitted(running, state, memory, shut, notes)
@@ -211,10 +210,10 @@ class Encoder:
         row = (
             job.submit_s - zero_s,
             math.nan if estimate_s is None else max(1e-6, estimate_s),
-            *_needs(job, state),
+            *needs(job, state),
             job.site_priority,
             math.nan if job.deadline_s is None else job.deadline_s - zero_s,
-            _row(job),
+            row_of(job),
             memory.queued_s.get(job.id, job.submit_s) - zero_s,
             memory.predictions_s.get(job.id, UNKNOWN_RUN_S),
             job.fair_factor,
@@ -233,7 +232,7 @@ class Encoder:
             return f"partition {job.partition!r} is not known"
         if job.gpus > cluster.total_gpus:
             return "asks for more GPUs than there are"
-        if job.exclusive and _like_node(job, state) is None:
+        if job.exclusive and like_node(job, state) is None:
             return "asks for whole nodes, of which there are several kinds"
         return ""
 
@@ -255,7 +254,7 @@ class Encoder:
             shares: What it holds; None: what the state says.
         """
         known = _Known(job, (job.submit_s, natural(job.id), job.id))
-        given = _whole(job, state) if shares is None else shares
+        given = whole_nodes(job, state) if shares is None else shares
         unknown = [share.node for share in given if share.node not in self._number_of]
         notes += [f"job {job.id} runs on {node}, which is not listed as a node" for node in unknown]
         parts = sorted(
@@ -271,8 +270,8 @@ class Encoder:
         if job.phase == "ending":  # what has nothing left to do is expected to end now
             estimate_s = 1e-6
         times = (begin_s, math.nan if estimate_s is None else max(1e-6, estimate_s))
-        further = (_row(job), memory.attained_s.get(job.id, 0.0), *self._owner(job))
-        if _regular(job, [share for _, share in parts]):
+        further = (row_of(job), memory.attained_s.get(job.id, 0.0), *self._owner(job))
+        if is_regular(job, [share for _, share in parts]):
             nodes = len(parts) if job.gpus == 0 and len(parts) > 1 else 0
             known.rows.append((*times, job.gpus, job.cpus, job.memory_mib, nodes, *further))
             known.parts.append(len(parts))
@@ -479,81 +478,3 @@ def _owners(table: dict[str, Any], numbers: dict[str, int]) -> dict[str, Any]:
 def _mix(memory: Memory) -> dict[str, Any]:
     sizes = [(int(gpus), jobs) for gpus, jobs in memory.arrived.items() if int(gpus) > 0]
     return {"gpus": [gpus for gpus, _ in sizes], "jobs": [jobs for _, jobs in sizes]}
-
-
-def _flying(job: Job, release: InFlight) -> Job:
-    """A job that was released, as if it ran already."""
-    total = job.gpus or len(release.nodes)
-    parts = ((node, gpus, gpus if job.gpus else 1) for node, gpus in release.nodes)
-    shares = tuple(
-        Share(node, gpus, -(-job.cpus * part // total), -(-job.memory_mib * part // total))
-        for node, gpus, part in parts
-    )
-    return Job(
-        job.id, "starting", job.submit_s, job.user, job.group, job.partition, job.qos,
-        gpus=job.gpus, cpus=job.cpus, memory_mib=job.memory_mib, limit_s=job.limit_s,
-        exclusive=job.exclusive, begin_s=release.since_s, shares=shares, row=job.row,
-    )  # fmt: skip
-
-
-def _whole(job: Job, state: ClusterState) -> Sequence[Share]:
-    """What a job keeps others from: all of a node that it shares with nobody."""
-    if not job.exclusive:
-        return job.shares
-    there = state.node_by_name
-    return [
-        share
-        if share.node not in there
-        else Share(
-            share.node,
-            there[share.node].gpus,
-            max(1, there[share.node].cpus),
-            max(1, there[share.node].memory_mib),
-        )
-        for share in job.shares
-    ]
-
-
-def _like_node(job: Job, state: ClusterState) -> Node | None:
-    """A node, if all that the job may use are alike."""
-    names = next((one.nodes for one in state.partitions if one.name == job.partition), None)
-    nodes = state.nodes if names is None else [state.node_by_name[name] for name in names]
-    if job.gpu_types is not None:
-        nodes = [node for node in nodes if node.gpu_type in job.gpu_types]
-    kinds = {(node.gpus, node.cpus, node.memory_mib) for node in nodes}
-    return nodes[0] if len(kinds) == 1 else None
-
-
-def _needs(job: Job, state: ClusterState) -> tuple[int, int, int, int]:
-    """GPUs, CPUs, memory and nodes; all of its nodes for a job that shares them with nobody."""
-    if not job.exclusive or (node := _like_node(job, state)) is None:
-        return job.gpus, job.cpus, job.memory_mib, job.nodes
-    count = max(1, job.nodes, -(-job.gpus // node.gpus) if node.gpus else 1)
-    return count * node.gpus, count * max(1, node.cpus), count * max(1, node.memory_mib), count
-
-
-def _regular(job: Job, shares: list[Share]) -> bool:
-    """Whether the job's parts are those that its totals stand for (docs/contract/simulator.md, section 3)."""
-    total = job.gpus
-    if sum(share.gpus for share in shares) != total:
-        return False
-    if total == 0:
-        count = len(shares)
-        wanted = (-(-job.cpus // count), -(-job.memory_mib // count))
-        return all((share.cpus, share.memory_mib) == wanted for share in shares)
-    return all(
-        share.gpus > 0
-        and share.cpus == -(-job.cpus * share.gpus // total)
-        and share.memory_mib == -(-job.memory_mib * share.gpus // total)
-        for share in shares
-    )
-
-
-def _row(job: Job) -> int:
-    """Key of random draws: the same for a job at every round."""
-    if job.row is not None:
-        return job.row
-    row = 0
-    for number in natural(job.id):
-        row = (row * 1_000_003 + number) % 2**31
-    return row
