@@ -32,7 +32,7 @@ def cluster(running: Served) -> Iterator[Served]:
 
 
 def test_shadow_writes_nothing(cluster: Served) -> None:
-    prove_shadow(cluster, JOBS)
+    prove_shadow(cluster, JOBS, runs_s=(3.0, 4.0))
 
 
 def test_jobs_start_in_the_order_of_the_policy(cluster: Served) -> None:

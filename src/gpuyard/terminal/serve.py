@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuyard.runs.progress import printable
+from gpuyard.serve.journal.replay import Difference, ReplayReport
 from gpuyard.serve.records import PHASES
-from gpuyard.serve.replay import Difference, ReplayReport
 from gpuyard.terminal.tables import plain_table
 from gpuyard.units import duration, plural
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gpuyard.serve.replay import Difference, ReplayReport, Shift
-from gpuyard.serve.shadow import JobTimes, Pairs, PredictionError, ShadowReport
+from gpuyard.serve.journal.replay import Difference, ReplayReport, Shift
+from gpuyard.serve.journal.shadow import JobTimes, Pairs, PredictionError, ShadowReport
 from gpuyard.terminal.console import output
 from gpuyard.terminal.serve import (
     names,

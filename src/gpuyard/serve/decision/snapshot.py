@@ -19,6 +19,7 @@ from gpuyard.config import SimulationConfig
 from gpuyard.native.columns import UNKNOWN_RUN_S
 from gpuyard.native.snapshot import make_snapshot
 from gpuyard.serve.decision.job_shapes import (
+    flying,
     is_regular,
     like_node,
     natural,
@@ -154,7 +155,7 @@ class Encoder:
         waiting, running = self._look_up(state, memory, cluster, notes)
         released = [known.job for known in waiting if known.job.id in memory.in_flight]
         running += [
-            self._running(flying(job, memory.in_flight[job.id]), state, memory, notes) for job in flying
+            self._running(flying(job, memory.in_flight[job.id]), state, memory, notes) for job in released
         ]
         shut = np.array([bool(node.closed) for node in state.nodes])
         running, held = self._fitted(running, state, memory, shut, notes)
