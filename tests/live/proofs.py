@@ -136,7 +136,8 @@ def prove_order(cluster: Served, count: int, nodes: int = 1) -> float:
     assert max(after[job].priority for job in waiting) < RANKED_FROM
     assert {one.comment for one in after.values()} == {""}
     assert WRITES in controller_log(cluster)
-    assert cluster.call("replay", config=config)[0] == 0
+    code, said = cluster.call("replay", config=config)
+    assert code == 0, said
     return correlation
 
 
@@ -158,7 +159,8 @@ def prove_start(cluster: Served, count: int) -> None:
     assert {job: len(decided[job]) for job in jobs} == dict.fromkeys(jobs, 1)
     assert {job: set(done[job].nodes) for job in jobs} == {job: set(decided[job][0]) for job in jobs}
     assert {len(done[job].nodes) for job in jobs} == {1, 2}
-    assert cluster.call("replay", config=config)[0] == 0
+    code, said = cluster.call("replay", config=config)
+    assert code == 0, said
 
 
 def decided_nodes(cluster: Served, name: str) -> dict[str, list[tuple[str, ...]]]:
