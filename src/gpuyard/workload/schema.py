@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from gpuyard.errors import InputError
+from gpuyard.workload.pandas_frames import from_pandas, is_pandas, to_pandas
+
+if TYPE_CHECKING:
+    import pandas
 
 STATUSES = ("completed", "failed", "cancelled", "timeout", "unknown")
 
@@ -211,6 +216,14 @@ class Workload:
         size = f"{len(self):,} jobs, up to {largest!r} GPUs, {span_days:.3g} days"
         return f"Workload({self.metadata.name!r}: {size})"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: what it is, and its first jobs."""
+        return f"<p>{escape(repr(self))}</p>{self.frame.head()._repr_html_()}"
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The jobs as a frame of pandas; ``make_workload`` takes one back."""
+        return to_pandas(self.frame)
+
 
 @dataclass(frozen=True)
 class Where:
@@ -226,7 +239,7 @@ class Where:
 
 
 def make_workload(
-    frame: pl.DataFrame,
+    frame: "pl.DataFrame | pandas.DataFrame",
     *,
     name: str = "workload",
     origin_s: float = 0.0,
@@ -241,7 +254,8 @@ def make_workload(
     shifted so that the first submit is 0; ``epoch_s`` grows by the shift.
 
     Args:
-        frame: Columns of ``SCHEMA``, at least the required ones, in any order and type that converts.
+        frame: Columns of ``SCHEMA``, at least the required ones, in any order and type that converts; of
+            polars or pandas.
         name: Name of the workload.
         origin_s: Offset of the first submit from the start of the trace, if the jobs are a slice of one.
         epoch_s: What the source's clock showed at time 0 of the frame, seconds.
@@ -256,6 +270,7 @@ def make_workload(
     from gpuyard.workload.validation import checked_frame
 
     where = Where(where) if isinstance(where, str) else where
+    frame = from_pandas(frame) if is_pandas(frame) else frame
     jobs, shift_s = _on_own_clock(checked_frame(frame, where), where)
     if not jobs["submit_s"].is_sorted():
         jobs = jobs.sort("submit_s", maintain_order=True)
