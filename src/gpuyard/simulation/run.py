@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,11 +26,8 @@ from gpuyard.simulation.find import find_policy
 from gpuyard.units import metric_label, metric_text, plural
 from gpuyard.workload import Workload, read_workload
 from gpuyard.workload.identity import name_of
-from gpuyard.workload.pandas_frames import is_pandas, to_pandas
 from gpuyard.workload.recorded import early_starts
-
-if TYPE_CHECKING:
-    import pandas
+from gpuyard.workload.schema import is_pandas, to_pandas
 
 Progress = Callable[[int], None]
 IN_NOTEBOOKS = ("mean_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s", "mean_bounded_slowdown")
@@ -101,7 +98,7 @@ class SimulationResult:
         jobs = self.workload.frame[self.schedule.job].rename({"nodes": "nodes_asked"}, strict=False)
         return pl.concat([jobs, outcome], how="horizontal")
 
-    def to_pandas(self) -> "pandas.DataFrame":
+    def to_pandas(self) -> Any:
         """``table()`` as a frame of pandas."""
         return to_pandas(self.table())
 

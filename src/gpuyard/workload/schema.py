@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,10 +12,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from gpuyard.errors import InputError
-from gpuyard.workload.pandas_frames import from_pandas, is_pandas, to_pandas
-
-if TYPE_CHECKING:
-    import pandas
 
 STATUSES = ("completed", "failed", "cancelled", "timeout", "unknown")
 
@@ -220,7 +217,7 @@ class Workload:
         """For notebooks: what it is, and its first jobs."""
         return f"<p>{escape(repr(self))}</p>{self.frame.head()._repr_html_()}"
 
-    def to_pandas(self) -> "pandas.DataFrame":
+    def to_pandas(self) -> Any:
         """The jobs as a frame of pandas; ``make_workload`` takes one back."""
         return to_pandas(self.frame)
 
@@ -239,7 +236,7 @@ class Where:
 
 
 def make_workload(
-    frame: "pl.DataFrame | pandas.DataFrame",
+    frame: Any,
     *,
     name: str = "workload",
     origin_s: float = 0.0,
@@ -317,3 +314,33 @@ def _in_seconds(name: str, microseconds: NDArray[np.float64]) -> pl.Series:
     The division is numpy's: polars divides by a number through its reciprocal, off in the last bit.
     """
     return pl.Series(name, microseconds / 1e6, nan_to_null=True)
+
+
+def is_pandas(table: object) -> bool:
+    """Whether this is a frame of pandas, without loading pandas."""
+    return any(kind.__module__.partition(".")[0] == "pandas" for kind in type(table).__mro__)
+
+
+def from_pandas(table: Any) -> pl.DataFrame:
+    """A frame of pandas as one of polars; missing values become null, the index is left out."""
+    columns = {}
+    for name in table.columns:
+        column = table[name].astype(object)
+        columns[str(name)] = column.where(column.notna(), None).tolist()
+    try:
+        return pl.DataFrame(columns, infer_schema_length=None)
+    except (TypeError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"a column of the frame of pandas mixes types: {error}") from None
+
+
+def to_pandas(frame: pl.DataFrame) -> Any:
+    """A frame of polars as one of pandas, without pyarrow, which polars' own conversion asks for.
+
+    Raises:
+        InputError: if pandas is not installed.
+    """
+    try:
+        pandas = import_module("pandas")
+    except ModuleNotFoundError:
+        raise InputError("needs the package pandas; install it with: pip install pandas") from None
+    return pandas.DataFrame({name: frame[name].to_list() for name in frame.columns})

@@ -1,12 +1,13 @@
 """Tables of pandas, in and out, and what a notebook shows."""
 
-import pandas as pd
 import polars as pl
 import pytest
 
 from gpuyard.errors import InputError
 from gpuyard.simulation.run import simulate
 from gpuyard.workload import make_workload
+
+pd = pytest.importorskip("pandas")
 
 FRAME = pd.DataFrame(
     {
@@ -40,7 +41,7 @@ def test_jobs_and_results_become_frames_of_pandas() -> None:
 
 def test_simulating_a_frame_says_how_to_make_a_workload_of_it() -> None:
     with pytest.raises(InputError, match=r"make_workload\(frame\) makes one of it"):
-        simulate(FRAME, "1x8", "fifo")  # type: ignore[arg-type]
+        simulate(FRAME, "1x8", "fifo")
 
 
 def test_notebooks_show_jobs_and_results_as_tables() -> None:
