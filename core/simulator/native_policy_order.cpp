@@ -135,10 +135,16 @@ void NativePolicy::add_dominant_shares(const Queue& queue) {
 }
 
 void NativePolicy::score_all(const Queue& queue) {
+    scores_.resize(queue.entries.size());
+    const Moment now = moment();
+    if (policy_.order != Order::scored && order_traits_.remembers != Memory::holdings) {
+        for (std::size_t i = 0; i < scores_.size(); ++i)
+            scores_[i] = score(policy_.order, scored(job_of(queue.entries[i])), now);
+        return;
+    }
     scored_.clear();
     for (const Entry& entry : queue.entries) scored_.push_back(scored(job_of(entry)));
     if (order_traits_.remembers == Memory::holdings) add_dominant_shares(queue);
-    scores_.resize(scored_.size());
     if (policy_.order == Order::scored) {
         QueueColumns columns;
         columns.now_us = snapshot_.now_us;
@@ -147,7 +153,6 @@ void NativePolicy::score_all(const Queue& queue) {
         score_from_outside(policy_, columns, scores_);
         return;
     }
-    const Moment now = moment();
     for (std::size_t i = 0; i < scored_.size(); ++i) scores_[i] = score(policy_.order, scored_[i], now);
 }
 
