@@ -44,7 +44,11 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot, bool 
     for (Queue& queue : queues_)
         if (queue.partitions.empty()) queue.partitions.push_back(0);
     if (policy.backfill == Backfill::slurm) node_plan_ = std::make_unique<NodePlan>(state_, *snapshot.demands, placer_);
-    if (for_run && indexes()) make_indexes();
+    passes_indexed_ = for_run && indexes();
+    if (for_run && orders_by_period())
+        make_period_indexes();
+    else if (passes_indexed_)
+        make_indexes();
     if (policy.backfill != Backfill::conservative) return;
     const bool limited = counts_cpus_or_memory(snapshot.state.spec(), *snapshot.demands);
     const bool may_postpone =
@@ -69,9 +73,12 @@ void NativePolicy::entered(const QueuedJob& job) {
         slots_[slot] = job;
     }
     ++waiting_in_[partition_of(job)];
-    const Entry entry{fixed_ ? fixed_score(job) : 0.0, job.job, slot, fixed_ ? snapshot_.demand(job.demand).tier : 0};
+    const bool by_score = fixed_ && !queue.period;
+    const Entry entry{by_score ? fixed_score(job) : 0.0, job.job, slot,
+                      by_score ? snapshot_.demand(job.demand).tier : 0};
     entry_of_.emplace(job.job, entry);
-    if (queue.index) return queue.index->insert(indexed(job));
+    if (queue.period) notice_period();
+    if (RankIndex* index = queue.any_index()) return index->insert(indexed(job, slot));
     queue.entries.insert(std::upper_bound(queue.entries.begin(), queue.entries.end(), entry), entry);
     if (fixed_ && policy_.ages() && !is_aged(job)) young_.emplace(job.submit_us, job.job);
 }
@@ -87,7 +94,8 @@ void NativePolicy::left(JobId job) {
     free_slots_.push_back(entry.slot);
     if (!young_.empty()) young_.erase({job_of(entry).submit_us, job});
     entry_of_.erase(known);
-    if (queue.index) return queue.index->erase(indexed(job_of(entry)));
+    if (queue.period) notice_period();
+    if (RankIndex* index = queue.any_index()) return index->erase(indexed(job_of(entry), entry.slot));
     queue.entries.erase(std::lower_bound(queue.entries.begin(), queue.entries.end(), entry));
 }
 
@@ -138,13 +146,13 @@ bool NativePolicy::anything_fits(const Queue& queue) {
 }
 
 void NativePolicy::make_pass(std::int32_t queue) {
-    if (current_->index) return pass_indexed();
+    if (passes_indexed_) return pass_indexed();
     if (makes_room())
         room_maker_.begin(queue, order_traits_.preempts, [this](const ActiveJob& job) { return score_of(job); });
     else if (!anything_fits(*current_))
         return;
     rank(*current_);
-    started_.assign(order_->size(), 0);
+    started_.assign(current_->waiting, 0);
     borrowing_ = false;
     started_running_.clear();
     running_parts_.clear();
@@ -173,8 +181,8 @@ Candidate NativePolicy::candidate_at(std::size_t place) const {
 }
 
 bool NativePolicy::next(Candidate& out) {
-    while (at_ < order_->size() && started_[at_]) ++at_;
-    if (at_ == order_->size()) return false;
+    while (at_ < current_->waiting && started_[at_]) ++at_;
+    if (at_ == current_->waiting) return false;
     sort_until(at_ + 1);
     out = candidate_at(at_++);
     if (out.job == watch_.job) watch(out);
@@ -207,7 +215,8 @@ bool NativePolicy::within_quota(const Candidate& candidate) const {
     return within;
 }
 
-bool NativePolicy::anyone_within_quota() const {
+bool NativePolicy::anyone_within_quota() {
+    sort_until(current_->waiting);
     for (std::size_t place = 0; place < order_->size(); ++place)
         if (!started_[place] && within_quota(candidate_at(place))) return true;
     return false;
@@ -273,7 +282,7 @@ void NativePolicy::start(const Candidate& candidate, const Allocation& allocatio
     }
     wake(allocation);
     state_.hold(demand, allocation.parts);
-    if (!current_->index) started_[candidate.place] = 1;
+    if (!passes_indexed_) started_[candidate.place] = 1;
     if (!settings_.quota_milli.empty())
         quota_held_milli_[as_index(settings_.quota_of_group[as_index(job_at(candidate).group)])] +=
             demand.total_milli();

@@ -11,7 +11,7 @@ void NativePolicy::make_main_pass() {
     current_->started.clear();
     if (!anything_fits(*current_)) return;
     rank(*current_);
-    started_.assign(order_->size(), 0);
+    started_.assign(current_->waiting, 0);
     started_running_.clear();
     running_parts_.clear();
     const auto& partitions = state_.spec().partitions;
@@ -47,7 +47,7 @@ void NativePolicy::make_backfill_passes() {
     for (std::size_t q = 0; q < queues_.size(); ++q) {
         current_ = &queues_[q];
         current_queue_ = static_cast<std::int32_t>(q);
-        if (current_->entries.empty() || current_->started.empty()) continue;
+        if (current_->waiting == 0 || current_->started.empty()) continue;
         current_->started.swap(started_);
         current_->started_running.swap(started_running_);
         current_->running_parts.swap(running_parts_);
@@ -60,11 +60,11 @@ void NativePolicy::make_backfill_passes() {
 // consequence.
 std::size_t NativePolicy::last_that_fits() {
     const SlurmBackfill& slurm = settings_.slurm;
-    std::size_t most = order_->size();
+    std::size_t most = current_->waiting;
     if (slurm.max_jobs > 0 && settings_.limits.empty() && slurm.max_jobs_of_user == 0 &&
         slurm.max_jobs_of_partition == 0) {
         std::int64_t tested = 0;
-        for (most = 0; most < order_->size() && tested < slurm.max_jobs; ++most) tested += started_[most] ? 0 : 1;
+        for (most = 0; most < current_->waiting && tested < slurm.max_jobs; ++most) tested += started_[most] ? 0 : 1;
     }
     sort_until(most);
     if (!placer_.needs_only_room()) return most;
