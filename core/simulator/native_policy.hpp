@@ -112,6 +112,7 @@ private:
     void make_backfill_passes();
     void make_backfill_pass();
     std::size_t last_that_fits();
+    bool may_start_behind(std::size_t place);
     bool counts_among_tested(const QueuedJob& job);
     Time longest_run(const QueuedJob& job) const;
     std::size_t partition_of(const QueuedJob& job) const {
@@ -177,8 +178,14 @@ private:
     std::vector<std::uint8_t> closed_;      // by partition
     std::vector<std::int64_t> tested_of_user_, tested_of_partition_;
     std::int64_t tested_ = 0;
-    std::vector<std::int8_t> fits_now_;      // by demand; -1 = not known
-    std::vector<Time> shortest_fitting_us_;  // by place
+    // By demand: whether it fits now (-1: not known) and if so the shortest of its runs from each place on, where that
+    // is shorter than from the next; the last places first.
+    struct Hope {
+        std::int8_t fits = -1;
+        std::vector<std::pair<std::size_t, Time>> shortest_us;
+    };
+    std::vector<Hope> hopes_;
+    std::vector<std::int32_t> hopeful_;  // demands that fit now and of which a job may start in this pass
     Shadow shadow_;
     RunningJobs running_;  // of the current queue
     std::vector<RunningJob> started_running_;

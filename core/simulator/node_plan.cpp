@@ -13,25 +13,14 @@ void NodePlan::begin(const Clock& clock) {
     reserved_.clear();
     parts_.clear();
     ++pass_;
-    masked_now_.state = now_;
-    masked_now_.closed.clear();
-    const std::size_t nodes = now_.spec().node_count();
-    first_begin_us_.assign(nodes, kEndless);
-    open_.clear();
-    for (std::size_t node = 0; node < nodes; ++node) {
-        const auto id = static_cast<std::int32_t>(node);
-        if (now_.available(id) && (now_.spec().size[node] == 0 || now_.free_milli(id) > 0 || with_cpu_jobs_))
-            open_.push_back(id);
-    }
+    by_begin_.clear();
+    by_end_.clear();
+    masked_now_.reset(now_, 0);
 }
 
-bool NodePlan::all_reserved(Time until_us) {
-    const auto reserved = [&](std::int32_t node) {
-        const Time first = first_begin_us_[as_index(node)];
-        return first != kEndless && first <= until_us;
-    };
-    while (!open_.empty() && reserved(open_.back())) open_.pop_back();
-    return open_.empty();
+bool NodePlan::may_start(std::int32_t demand, Time run_us) {
+    close_reserved(masked_now_, clock_.now_us, expected_end(clock_.now_us, run_us));
+    return placer_.placeable(masked_now_.state, demands_[as_index(demand)]);
 }
 
 void NodePlan::add_running(Time expected_end_us, std::int32_t demand, std::span<const Part> parts) {
@@ -46,8 +35,7 @@ void NodePlan::prepare_later() {
     if (ready_) return;
     ready_ = true;
     later_ = now_;
-    masked_later_.state = now_;
-    masked_later_.closed.clear();
+    masked_later_.reset(now_, reserved_.size());
     released_ = 0;
     times_.clear();
     std::sort(releases_.begin(), releases_.end(),
@@ -97,19 +85,44 @@ void NodePlan::move_to(Time time) {
 
 // Nodes that are reserved at any moment of the time span, both ends included, take no part.
 void NodePlan::close_reserved(Masked& masked, Time from_us, Time to_us) {
-    masked.closed.resize(reserved_.size(), 0);
-    for (std::size_t i = 0; i < reserved_.size(); ++i) {
-        const Reserved& entry = reserved_[i];
-        const std::uint8_t closed = entry.begin_us <= to_us && entry.end_us > from_us ? 1 : 0;
-        if (closed == masked.closed[i]) continue;
-        masked.closed[i] = closed;
-        for (const Part& part : parts_of(entry)) {
-            if (closed)
-                masked.state.take_offline(part.node);
-            else
-                masked.state.bring_online(part.node);
-        }
+    masked.from_us = from_us;
+    masked.to_us = to_us;
+    const auto begins = [&](std::size_t place) { return reserved_[by_begin_[place]].begin_us; };
+    const auto ends = [&](std::size_t place) { return reserved_[by_end_[place]].end_us; };
+    while (masked.begun < by_begin_.size() && begins(masked.begun) <= to_us)
+        close_or_open(masked, by_begin_[masked.begun++]);
+    while (masked.begun > 0 && begins(masked.begun - 1) > to_us) close_or_open(masked, by_begin_[--masked.begun]);
+    while (masked.ended < by_end_.size() && ends(masked.ended) <= from_us)
+        close_or_open(masked, by_end_[masked.ended++]);
+    while (masked.ended > 0 && ends(masked.ended - 1) > from_us) close_or_open(masked, by_end_[--masked.ended]);
+}
+
+void NodePlan::close_or_open(Masked& masked, std::size_t reservation) {
+    const Reserved& entry = reserved_[reservation];
+    const std::uint8_t closed = entry.begin_us <= masked.to_us && entry.end_us > masked.from_us ? 1 : 0;
+    if (closed == masked.closed[reservation]) return;
+    masked.closed[reservation] = closed;
+    for (const Part& part : parts_of(entry)) {
+        if (closed)
+            masked.state.take_offline(part.node);
+        else
+            masked.state.bring_online(part.node);
     }
+}
+
+// A new reservation, in the order of begins and ends already.
+void NodePlan::take_in(Masked& masked, std::size_t reservation) {
+    masked.closed.push_back(0);
+    if (reserved_[reservation].begin_us <= masked.to_us) ++masked.begun;
+    if (reserved_[reservation].end_us <= masked.from_us) ++masked.ended;
+    close_or_open(masked, reservation);
+}
+
+void NodePlan::Masked::reset(const ClusterState& free, std::size_t reservations) {
+    state = free;
+    closed.assign(reservations, 0);
+    from_us = to_us = kNever;
+    begun = ended = 0;
 }
 
 bool NodePlan::place_at(Time time, std::int32_t demand, std::int64_t row, Time run_us, Allocation& out) {
@@ -176,10 +189,17 @@ void NodePlan::reserve(Time begin_us, Time run_us, std::span<const Part> parts) 
     if (end != kEndless) end = std::max(round_down(end), begin + clock_.resolution_us);
     reserved_.push_back({begin, end, parts_.size(), static_cast<std::uint32_t>(parts.size())});
     parts_.insert(parts_.end(), parts.begin(), parts.end());
-    for (const Part& part : parts) {
-        Time& first = first_begin_us_[as_index(part.node)];
-        first = std::min(first, begin);
-    }
+    const std::size_t added = reserved_.size() - 1;
+    const auto insert = [&](std::vector<std::uint32_t>& order, Time Reserved::* time) {
+        const auto at =
+            std::upper_bound(order.begin(), order.end(), reserved_[added].*time,
+                             [&](Time value, std::uint32_t other) { return value < reserved_[other].*time; });
+        order.insert(at, static_cast<std::uint32_t>(added));
+    };
+    insert(by_begin_, &Reserved::begin_us);
+    insert(by_end_, &Reserved::end_us);
+    take_in(masked_now_, added);
+    if (ready_) take_in(masked_later_, added);
     if (ready_) add_time(end);
 }
 
