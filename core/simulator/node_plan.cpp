@@ -34,15 +34,17 @@ void NodePlan::add_running(Time expected_end_us, std::int32_t demand, std::span<
 void NodePlan::prepare_later() {
     if (ready_) return;
     ready_ = true;
-    later_ = now_;
     masked_later_.reset(now_, reserved_.size());
     released_ = 0;
     times_.clear();
     std::sort(releases_.begin(), releases_.end(),
               [](const Release& a, const Release& b) { return a.end_us < b.end_us; });
-    for (const Release& release : releases_)
+    room_times_.begin(now_);
+    for (const Release& release : releases_) {
+        room_times_.release(release.end_us, parts_of(release));
         if (release.end_us > clock_.now_us && (times_.empty() || times_.back() != release.end_us))
             times_.push_back(release.end_us);
+    }
     for (const Reserved& entry : reserved_) add_time(entry.end_us);
 }
 
@@ -55,32 +57,27 @@ void NodePlan::add_time(Time time) {
 void NodePlan::add_started(Time expected_end_us, std::int32_t demand, std::span<const Part> parts) {
     masked_now_.state.hold(demands_[as_index(demand)], parts);
     if (!ready_) return add_running(expected_end_us, demand, parts);
-    if (expected_end_us == kEndless) return hold_later(demands_[as_index(demand)], parts);
+    if (expected_end_us == kEndless) return masked_later_.state.hold(demands_[as_index(demand)], parts);
     const auto at = std::upper_bound(releases_.begin(), releases_.end(), expected_end_us,
                                      [](Time end, const Release& release) { return end < release.end_us; });
-    // At the time at which `later_` is the job is gone again, or `later_` has to hold it.
+    // At the time at which `masked_later_` is the job is gone again, or it has to hold it.
     if (as_index(at - releases_.begin()) < released_)
         ++released_;
     else
-        hold_later(demands_[as_index(demand)], parts);
+        masked_later_.state.hold(demands_[as_index(demand)], parts);
     releases_.insert(at, {expected_end_us, demand, parts_.size(), static_cast<std::uint32_t>(parts.size())});
     parts_.insert(parts_.end(), parts.begin(), parts.end());
     add_time(expected_end_us);
 }
 
-void NodePlan::hold_later(const Demand& demand, std::span<const Part> parts) {
-    later_.hold(demand, parts);
-    masked_later_.state.hold(demand, parts);
-}
-
 void NodePlan::move_to(Time time) {
     for (; released_ < releases_.size() && releases_[released_].end_us <= time; ++released_) {
         const Demand& demand = demands_[as_index(releases_[released_].demand)];
-        later_.release(demand, parts_of(releases_[released_]));
         masked_later_.state.release(demand, parts_of(releases_[released_]));
     }
     for (; released_ > 0 && releases_[released_ - 1].end_us > time; --released_)
-        hold_later(demands_[as_index(releases_[released_ - 1].demand)], parts_of(releases_[released_ - 1]));
+        masked_later_.state.hold(demands_[as_index(releases_[released_ - 1].demand)],
+                                 parts_of(releases_[released_ - 1]));
 }
 
 // Nodes that are reserved at any moment of the time span, both ends included, take no part.
@@ -129,7 +126,7 @@ bool NodePlan::place_at(Time time, std::int32_t demand, std::int64_t row, Time r
     const bool is_now = time == clock_.now_us;
     if (!is_now) move_to(time);
     const Demand& needs = demands_[as_index(demand)];
-    if (placer_.needs_only_room() && !placer_.placeable(is_now ? now_ : later_, needs)) {
+    if (is_now && placer_.needs_only_room() && !placer_.placeable(now_, needs)) {
         known_[as_index(demand)].room_us = time + 1;
         return false;
     }
@@ -164,6 +161,9 @@ Time NodePlan::find(std::int32_t demand, std::int64_t row, Time run_us, Allocati
         found = clock_.now_us;
     } else {
         prepare_later();
+        if (!known.counted && placer_.needs_only_room() && !splits_freely(placer_.rule()))
+            known.room_us = std::max(known.room_us, room_times_.first(demands_[as_index(demand)]));
+        known.counted = true;
         // Reservations and starts only ever take room away, but they make new times to try. Before the first that was
         // tried there may be more room than now: jobs whose expected end is past are gone after now.
         const Time known_us = repeats ? known.begin_us : clock_.now_us;

@@ -9,6 +9,7 @@
 
 #include "base/index.hpp"
 #include "policy/placement.hpp"
+#include "simulator/room_times.hpp"
 
 namespace gpuyard {
 
@@ -18,7 +19,6 @@ public:
     NodePlan(const ClusterState& state, const std::vector<Demand>& demands, Placer& placer)
         : now_(state),
           masked_now_(state),
-          later_(state),
           masked_later_(state),
           demands_(demands),
           placer_(placer),
@@ -58,8 +58,9 @@ private:
         std::uint64_t pass = 0;
         Time run_us = 0;
         Time begin_us = 0;
-        Time room_us = 0;   // before that there is no room even without reservations
-        Time first_us = 0;  // the first time after now that was tried
+        Time room_us = 0;      // before that there is no room even without reservations
+        bool counted = false;  // by nodes, for the time after now
+        Time first_us = 0;     // the first time after now that was tried
     };
 
     template <class Entry>
@@ -69,7 +70,6 @@ private:
     Time round_down(Time time) const;
     void prepare_later();
     void move_to(Time time);
-    void hold_later(const Demand& demand, std::span<const Part> parts);
     // A state in which nodes of the reservations of a time span are closed. From span to span only those are looked at
     // that begin or end in between.
     struct Masked {
@@ -92,14 +92,14 @@ private:
 
     const ClusterState& now_;
     Masked masked_now_;
-    ClusterState later_;  // with the first `released_` releases made
-    Masked masked_later_;
+    Masked masked_later_;  // with the first `released_` releases made
     const std::vector<Demand>& demands_;
     Placer& placer_;
     Clock clock_;
-    bool ready_ = false;             // `later_` and `times_` are
+    bool ready_ = false;             // `masked_later_`, `times_` and `room_times_` are
     std::vector<Release> releases_;  // by end
     std::size_t released_ = 0;
+    RoomTimes room_times_;
     std::vector<Time> times_;  // candidates after now, ascending
     std::vector<Reserved> reserved_;
     std::vector<std::uint32_t> by_begin_, by_end_;  // reservations
