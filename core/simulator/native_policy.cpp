@@ -165,6 +165,10 @@ void NativePolicy::make_pass(std::int32_t queue) {
 void NativePolicy::scan() {
     at_ = 0;
     ScanPass(*this, policy_, placer_, state_).run(misfits_, marked_, allocation_);
+    forget_no_room();
+}
+
+void NativePolicy::forget_no_room() {
     for (const std::int32_t demand : marked_no_room_) no_room_[as_index(demand)] = 0;
     marked_no_room_.clear();
 }
@@ -187,16 +191,6 @@ bool NativePolicy::next(Candidate& out) {
     out = candidate_at(at_++);
     if (out.job == watch_.job) watch(out);
     return true;
-}
-
-void NativePolicy::watch(const Candidate& candidate) {
-    watch_ = {watch_.job, true, false, false, false, watch_.head, watch_.head_aged, 0, 0, watch_.partition};
-    const ClusterSpec& spec = state_.spec();
-    for (const PoolOption& option : demand_of(candidate).pools) {
-        watch_.free_milli += state_.pool_free_milli(option.pool);
-        for (const std::int32_t node : spec.pools[as_index(option.pool)].nodes)
-            watch_.most_empty = std::max(watch_.most_empty, state_.empty(node));
-    }
 }
 
 bool NativePolicy::may_run_more(const Candidate& candidate) const {
@@ -282,6 +276,7 @@ void NativePolicy::start(const Candidate& candidate, const Allocation& allocatio
     }
     wake(allocation);
     state_.hold(demand, allocation.parts);
+    if (settings_.defragment) forget_no_room();
     if (!passes_indexed_) started_[candidate.place] = 1;
     if (!settings_.quota_milli.empty())
         quota_held_milli_[as_index(settings_.quota_of_group[as_index(job_at(candidate).group)])] +=
@@ -306,15 +301,16 @@ bool NativePolicy::make_room(const Candidate& candidate, bool blocked) {
     if (none) return false;
     if (!room_maker_.make(state_, demand_of(candidate), candidate.row, (*order_)[candidate.place].score, placer_,
                           asleep_, room_)) {
-        // Jobs that rank behind it have no more to take from. That does not follow where more room can hinder, nor for
-        // moves: there it matters where the rule happens to place the job.
-        if (placer_.needs_only_room() && !settings_.defragment) {
+        // Jobs that rank behind it have no more to take from. That does not follow where more room can hinder. For
+        // moves it matters where the rule happens to place the job: the same place until somebody starts.
+        if (settings_.defragment ? placer_.rule() != Placement::random : placer_.needs_only_room()) {
             none = 1;
             marked_no_room_.push_back(candidate.demand);
         }
         return false;
     }
     started_[candidate.place] = 1;
+    if (settings_.defragment) forget_no_room();
     decision_.starts.push_back({candidate.job, room_.allocation.parts, blocked, room_.stops});
     close(room_.allocation);
     if (room_.moves) {
@@ -341,56 +337,6 @@ void NativePolicy::follow_plan(std::int32_t queue, bool use_snapshots_plan) {
     }
     plan.drop_started();
     decision_.wake_us = std::min(decision_.wake_us, plan.next_begin());
-}
-
-// --- Why --------------------------------------------------------------------------------------------------
-
-Explanation NativePolicy::explain(JobId job) {
-    watch_ = {};
-    watch_.job = job;
-    const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const QueuedJob& q) { return q.job == job; });
-    watch_.partition = partition_of(*found);
-    const Decision decision = decide(true);
-    Explanation why;
-    const Queue& queue = queues_[as_index(snapshot_.demand(found->demand).queue)];
-    rank(queue);
-    sort_until(order_->size());
-    while ((*order_)[as_index(why.rank)].job != job) ++why.rank;
-    if (!watch_.tried) {
-        watch(candidate_at(as_index(why.rank)));
-        watch_.tried = false;
-    }
-    why.free_milli = watch_.free_milli;
-    why.most_empty = watch_.most_empty;
-    for (const Start& start : decision.starts) {
-        if (start.job != job) continue;
-        why.verdict = Verdict::starts;
-        why.stops = start.stops;
-        return why;
-    }
-    for (const Reservation& entry : decision.reservations) {
-        if (entry.job != job) continue;
-        why.verdict = entry.begin_us == kEndless ? Verdict::no_reservation : Verdict::reserved;
-        why.until_us = entry.begin_us;
-        return why;
-    }
-    if (watch_.head != job) why.head = watch_.head;
-    if (why.head >= 0 && (policy_.backfill == Backfill::easy || policy_.backfill == Backfill::easy_sjf))
-        why.until_us = shadow_.time();
-    if (watch_.over_quota)
-        why.verdict = Verdict::over_quota;
-    else if (policy_.backfill == Backfill::slurm)
-        why.verdict = why.head >= 0 ? Verdict::behind_head : Verdict::does_not_fit;
-    else if (!watch_.tried)
-        why.verdict = watch_.head >= 0 && (policy_.backfill == Backfill::strict ||
-                                           (policy_.backfill == Backfill::greedy && watch_.head_aged))
-                          ? Verdict::behind_head
-                          : Verdict::does_not_fit;
-    else if (watch_.misfit || !placer_.placeable(state_, snapshot_.demand(found->demand)))
-        why.verdict = Verdict::does_not_fit;
-    else
-        why.verdict = watch_.admitted ? Verdict::would_delay_head : Verdict::not_admitted;
-    return why;
 }
 
 // --- On a snapshot ----------------------------------------------------------------------------------------

@@ -104,6 +104,7 @@ private:
     void prepare();
     void make_pass(std::int32_t queue);
     void scan();
+    void forget_no_room();
     void follow_plan(std::int32_t queue, bool use_snapshots_plan);
     bool within_quota(const Candidate& candidate) const;
     bool anyone_within_quota();

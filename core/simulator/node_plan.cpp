@@ -99,7 +99,11 @@ void NodePlan::close_or_open(Masked& masked, std::size_t reservation) {
     const std::uint8_t closed = entry.begin_us <= masked.to_us && entry.end_us > masked.from_us ? 1 : 0;
     if (closed == masked.closed[reservation]) return;
     masked.closed[reservation] = closed;
-    for (const Part& part : parts_of(entry)) {
+    // Now, a node on which nothing is free takes no part anyway: within a pass nothing is released.
+    const auto parts = &masked == &masked_now_
+                           ? std::span(parts_).subspan(entry.first_part + entry.part_count, entry.open_count)
+                           : parts_of(entry);
+    for (const Part& part : parts) {
         if (closed)
             masked.state.take_offline(part.node);
         else
@@ -183,23 +187,29 @@ Time NodePlan::round_down(Time time) const {
     return time - (over < 0 ? over + clock_.resolution_us : over);
 }
 
+// The last reservation to where it belongs.
+void NodePlan::take_in_order(std::vector<std::uint32_t>& order, Time Reserved::* time) {
+    const auto at = std::upper_bound(order.begin(), order.end(), reserved_.back().*time,
+                                     [&](Time value, std::uint32_t other) { return value < reserved_[other].*time; });
+    order.insert(at, static_cast<std::uint32_t>(reserved_.size() - 1));
+}
+
 void NodePlan::reserve(Time begin_us, Time run_us, std::span<const Part> parts) {
     const Time begin = std::max(round_down(begin_us), round_down(clock_.now_us));
     Time end = expected_end(begin_us, run_us);
     if (end != kEndless) end = std::max(round_down(end), begin + clock_.resolution_us);
-    reserved_.push_back({begin, end, parts_.size(), static_cast<std::uint32_t>(parts.size())});
+    Reserved entry{begin, end, parts_.size(), static_cast<std::uint32_t>(parts.size()), 0};
     parts_.insert(parts_.end(), parts.begin(), parts.end());
-    const std::size_t added = reserved_.size() - 1;
-    const auto insert = [&](std::vector<std::uint32_t>& order, Time Reserved::* time) {
-        const auto at =
-            std::upper_bound(order.begin(), order.end(), reserved_[added].*time,
-                             [&](Time value, std::uint32_t other) { return value < reserved_[other].*time; });
-        order.insert(at, static_cast<std::uint32_t>(added));
-    };
-    insert(by_begin_, &Reserved::begin_us);
-    insert(by_end_, &Reserved::end_us);
-    take_in(masked_now_, added);
-    if (ready_) take_in(masked_later_, added);
+    for (const Part& part : parts) {
+        if (!with_cpu_jobs_ && now_.free_milli(part.node) == 0) continue;
+        parts_.push_back(part);
+        ++entry.open_count;
+    }
+    reserved_.push_back(entry);
+    take_in_order(by_begin_, &Reserved::begin_us);
+    take_in_order(by_end_, &Reserved::end_us);
+    take_in(masked_now_, reserved_.size() - 1);
+    if (ready_) take_in(masked_later_, reserved_.size() - 1);
     if (ready_) add_time(end);
 }
 

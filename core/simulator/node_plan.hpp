@@ -22,6 +22,8 @@ public:
           masked_later_(state),
           demands_(demands),
           placer_(placer),
+          with_cpu_jobs_(std::any_of(demands.begin(), demands.end(),
+                                     [](const Demand& demand) { return demand.kind == DemandKind::cpu_only; })),
           known_(demands.size()) {}
 
     struct Clock {
@@ -52,6 +54,7 @@ private:
         Time begin_us, end_us;
         std::size_t first_part;
         std::uint32_t part_count;
+        std::uint32_t open_count;  // behind its parts: those again on whose nodes something is free now
     };
     // What was found for a demand in this pass. Jobs that run no shorter cannot begin before.
     struct Known {
@@ -85,6 +88,7 @@ private:
     void close_reserved(Masked& masked, Time from_us, Time to_us);
     void close_or_open(Masked& masked, std::size_t reservation);
     void take_in(Masked& masked, std::size_t reservation);
+    void take_in_order(std::vector<std::uint32_t>& order, Time Reserved::* time);
     Time find_later(Known& known, Time from_us, Time until_us, std::int32_t demand, std::int64_t row, Time run_us,
                     Allocation& out);
     bool place_at(Time time, std::int32_t demand, std::int64_t row, Time run_us, Allocation& out);
@@ -95,6 +99,7 @@ private:
     Masked masked_later_;  // with the first `released_` releases made
     const std::vector<Demand>& demands_;
     Placer& placer_;
+    bool with_cpu_jobs_;
     Clock clock_;
     bool ready_ = false;             // `masked_later_`, `times_` and `room_times_` are
     std::vector<Release> releases_;  // by end
