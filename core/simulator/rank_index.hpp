@@ -16,7 +16,7 @@ namespace gpuyard {
 // A job's place in the order of this moment: smaller goes first.
 struct RankKey {
     double score = -std::numeric_limits<double>::infinity();
-    JobId job = -1;  // the default is before all jobs
+    JobId job = -1;                                                // the default is before all jobs
     std::int32_t tier = std::numeric_limits<std::int32_t>::max();  // of its partition; higher goes first
 
     bool operator<(const RankKey& other) const {
