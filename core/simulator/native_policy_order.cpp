@@ -158,6 +158,11 @@ void NativePolicy::score_all(const Queue& queue) {
 
 void NativePolicy::rank(const Queue& queue) {
     // Only now: while nothing fits nobody asks for the order.
+    if (queue.period) {
+        notice_period();
+        order_ = &queue.period->drawn();
+        return sort_until(1);
+    }
     if (order_traits_.changes_by_period()) calculate_again();
     order_ = &queue.entries;
     if (fixed_) return;
@@ -173,6 +178,7 @@ void NativePolicy::rank(const Queue& queue) {
 
 // Most passes look at the first few jobs of a long queue only.
 void NativePolicy::sort_until(std::size_t count) {
+    if (current_ != nullptr && current_->period) return current_->period->draw(count);
     if (order_ != &sorted_) return;
     while (sorted_until_ < std::min(count, sorted_.size())) {
         const std::size_t next = std::min(sorted_.size(), 2 * sorted_until_ + 64);
