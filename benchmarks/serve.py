@@ -117,11 +117,11 @@ def measure(case: str) -> dict[str, float]:
     import gc
 
     from gpuyard.policies.grammar import parse_policy
-    from gpuyard.serve.agent import Agent
-    from gpuyard.serve.deciding import decide_live, encoder_for
+    from gpuyard.serve.decision.deciding import decide_live, encoder_for
+    from gpuyard.serve.decision.memory import Memory
     from gpuyard.serve.journal import Journal
-    from gpuyard.serve.log import Log
-    from gpuyard.serve.memory import Memory
+    from gpuyard.serve.process.agent import Agent
+    from gpuyard.serve.process.log import Log
     from gpuyard.serve.settings import ServeSettings
     from gpuyard.serve.signs import Signs
 

@@ -19,9 +19,9 @@ from gpuyard.network.policy import LearnedPolicy
 from gpuyard.policies.base import Policy, as_policy
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.serve.adapter import AdapterError
-from gpuyard.serve.agent import Agent
 from gpuyard.serve.journal import Journal
-from gpuyard.serve.log import Log
+from gpuyard.serve.process.agent import Agent
+from gpuyard.serve.process.log import Log
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.signs import Signs
 from gpuyard.serve.simulated import OVER, SimulatedCluster

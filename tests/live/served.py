@@ -40,7 +40,7 @@ if package := os.environ.get("GPUYARD_PACKAGE"):
 from gpuyard.cli import main
 sys.exit(main())
 """
-_COMMAND = (sys.executable, "-c", _MAIN, "serve")
+COMMAND = (sys.executable, "-c", _MAIN, "serve")
 """Of the build that is tested, as tests/conftest.py has it."""
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _QUEUE = "--Format=JobID:20,StateCompact:10,PriorityLong:20,AdminComment:80"
@@ -137,7 +137,7 @@ class Served:
     def call(self, *words: str, config: Path, timeout_s: float = 120.0) -> tuple[int, str]:
         """Run one of the agent's commands to its end: exit code and what it printed."""
         done = subprocess.run(
-            [*_COMMAND, *words, "--config", str(config)],
+            [*COMMAND, *words, "--config", str(config)],
             env=self.environment, capture_output=True, text=True, timeout=timeout_s, check=False,
         )  # fmt: skip
         return done.returncode, done.stdout + (done.stderr if done.returncode else "")
@@ -148,7 +148,7 @@ class Served:
         as_user = (f"--reuid={user}", "--clear-groups") if user else ()
         with self.log_path(self._logs).open("wb") as log:
             process = subprocess.Popen(
-                ["setpriv", *as_user, "--pdeathsig", "KILL", *_COMMAND, *words, "--config", str(config)],
+                ["setpriv", *as_user, "--pdeathsig", "KILL", *COMMAND, *words, "--config", str(config)],
                 env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
             )  # fmt: skip
         self.agents.append(process)

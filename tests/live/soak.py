@@ -27,6 +27,8 @@ LOOK_EVERY_S = 2.0
 TICK_S = LOOK_EVERY_S + 8.0
 """How much later than T the watchdog may be done: one look, and its commands on a busy machine."""
 MOST_WAITING = 400
+AHEAD = 600
+"""Jobs that may be submitted beyond the moment of the next failure: each meets a queue."""
 LONG_SILENCE_EVERY = 10
 """Every so many kills the agent stays dead for longer than T."""
 
@@ -101,6 +103,7 @@ class Soak:
         self.over = threading.Event()
         self.began = time.monotonic()
         self._next = iter(range(plan.jobs))
+        self._may_submit = 0
         self._lock = threading.Lock()
         self._problems: list[BaseException] = []
 
@@ -114,9 +117,11 @@ class Soak:
         for thread in threads:
             thread.start()
         for due, kind in self.plan.events():
+            self._may_submit = due + AHEAD
             self._until(due)
             getattr(self, f"_{kind}")()
             self.done[kind] += 1
+        self._may_submit = self.plan.jobs
         self._until(self.plan.jobs)
         self.over.set()
         for thread in threads:
@@ -152,9 +157,12 @@ class Soak:
                 number = next(self._next, None)
             if number is None:
                 return
-            while self.watch.waiting > MOST_WAITING and not self.over.is_set():
+            while not self._wanted(number) and not self.over.is_set():
                 time.sleep(0.2)
             self._submit_one(number)
+
+    def _wanted(self, number: int) -> bool:
+        return self.watch.waiting <= MOST_WAITING and number < self._may_submit
 
     def _submit_one(self, number: int) -> None:
         draw = random.Random(self.plan.seed * 1_000_003 + number)

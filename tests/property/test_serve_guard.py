@@ -1,13 +1,15 @@
 """Whatever a policy decides, what passes the guard can be done."""
 
 from dataclasses import replace
+from random import Random
+from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.serve.adapter import Start
-from gpuyard.serve.guard import Guarded, guard_starts, in_scope, lost_gpu_hours
-from gpuyard.serve.memory import InFlight, Memory
+from gpuyard.serve.decision.guard import Guarded, guard_starts, in_scope, lost_gpu_hours
+from gpuyard.serve.decision.memory import InFlight, Memory
 from gpuyard.serve.records import Planned
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.state import ClusterState, Job, Node, Partition, Share
@@ -16,109 +18,124 @@ NOW_S = 100_000.0
 MAX_WAIT_S = 5_000.0
 NAMES = ("n0", "n1", "n2")
 
-nodes = st.builds(
-    Node,
-    name=st.just(""),
-    gpus=st.sampled_from((4, 2, 8, 0)),
-    gpu_type=st.sampled_from(("a100", "v100")),
-    cpus=st.sampled_from((8, 4, 16)),
-    memory_mib=st.sampled_from((100, 50)),
-    closed=st.sampled_from(("", "", "", "drained")),
-    gpus_used=st.sampled_from((None, None, 0, 1, 4)),
+ODD_JOBS: tuple[dict[str, Any], ...] = (
+    *[{}] * 9,
+    {"held": ""},
+    {"held": "other"},
+    {"left": "asks for licences"},
+    {"exclusive": True},
+    {"exclusive": True, "cpus": 8},
+    {"partition": "some"},
+    {"partition": "some", "limit_s": None},
+    {"partition": ""},
+    {"nodes": 2},
+    {"gpu_types": ("a100",)},
+    {"user": "bo"},
 )
-shares = st.builds(
-    Share,
-    node=st.sampled_from((*NAMES, "unlisted")),
-    gpus=st.integers(0, 4),
-    cpus=st.integers(0, 6),
-    memory_mib=st.integers(0, 40),
-)
-running_jobs = st.builds(
-    Job,
-    id=st.just(""),
-    phase=st.sampled_from(("running", "starting", "ending")),
-    submit_s=st.just(0.0),
-    user=st.sampled_from(("ada", "bo")),
-    gpus=st.integers(0, 4),
-    exclusive=st.sampled_from((False, False, True)),
-    begin_s=st.sampled_from((NOW_S - 3600.0, NOW_S - 60.0, None)),
-    shares=st.lists(shares, max_size=2, unique_by=lambda share: share.node).map(tuple),
-    can_requeue=st.sampled_from((True, True, False)),
-)
-waiting_jobs = st.builds(
-    Job,
-    id=st.just(""),
-    phase=st.just("waiting"),
-    submit_s=st.sampled_from((NOW_S - 10.0, NOW_S - 20.0, NOW_S - 9_000.0, NOW_S - 8_000.0)),
-    user=st.sampled_from(("ada", "bo")),
-    partition=st.sampled_from(("all", "all", "some", "")),
-    gpus=st.sampled_from((1, 2, 4, 0, 8)),
-    nodes=st.sampled_from((0, 0, 2)),
-    cpus=st.integers(0, 8),
-    memory_mib=st.integers(0, 50),
-    gpu_types=st.sampled_from((None, None, ("a100",))),
-    limit_s=st.sampled_from((600.0, None, 5_000.0)),
-    exclusive=st.sampled_from((False, False, False, True)),
-    held=st.sampled_from(("agent", "agent", "agent", "", "other")),
-    left=st.sampled_from(("", "", "", "asks for licences")),
-)
+AGES_S = (10.0, 20.0, 30.0, 8_000.0, 9_000.0)
 
 
-@st.composite
-def states(draw: st.DrawFn) -> ClusterState:
-    there = [
-        replace(node, name=name) for name, node in zip(NAMES, draw(st.tuples(*[nodes] * 3)), strict=True)
-    ]
-    running = [replace(job, id=f"r{i}") for i, job in enumerate(draw(st.lists(running_jobs, max_size=4)))]
-    waiting = [replace(job, id=f"w{i}") for i, job in enumerate(draw(st.lists(waiting_jobs, max_size=6)))]
-    some = Partition("some", draw(st.sampled_from((("n0",), ("n1", "n2")))), max_time_s=1000.0, max_nodes=1)
-    partitions = (Partition("all", NAMES, open=draw(st.sampled_from((True, True, False)))), some)
-    return ClusterState("test", NOW_S, (*running, *waiting), tuple(there), partitions)
+Case = tuple[ClusterState, Memory, ServeSettings, list[Planned]]
 
 
-@st.composite
-def plans(draw: st.DrawFn, state: ClusterState) -> list[Planned]:
-    ids = st.sampled_from([*(job.id for job in state.jobs), "nobody"])
-    parts = st.tuples(st.sampled_from((*NAMES, "nowhere")), st.sampled_from((1, 2, 4, 0, 8, -2)))
-    victims = st.sampled_from([*(job.id for job in state.running), "nobody"])
+class Maker:
+    """Draws a case: most of it plain, so that most starts come down to whether there is room."""
 
-    def shaped(planned: Planned) -> Planned:
-        job = state.by_id.get(planned.job)
-        whole = draw(st.booleans()) and job is not None and planned.nodes
-        return replace(planned, nodes=((planned.nodes[0][0], job.gpus),)) if whole and job else planned
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.pick = self.random.choice
 
-    planned = st.builds(
-        Planned,
-        job=ids,
-        nodes=st.lists(parts, max_size=3).map(tuple),
-        stops=st.one_of(st.just(()), st.lists(victims, max_size=2).map(tuple)),
-    )
-    return [shaped(one) for one in draw(st.lists(planned, max_size=8))]
+    def node(self, name: str) -> Node:
+        sizes = (
+            self.pick((4, 4, 8, 2, 0)),
+            self.pick(("a100", "v100")),
+            self.pick((8, 16)),
+            self.pick((50, 100)),
+        )
+        closed, used = self.pick((*[""] * 6, "drained")), self.pick((*[None] * 5, 0, 1, 4))
+        return Node(name, *sizes, closed=closed, gpus_used=used)
+
+    def running(self, id: str) -> Job:
+        draw = self.random.randint
+        names = self.random.sample((*NAMES, "unlisted"), self.pick((0, 1, 1, 2)))
+        shares = tuple(Share(name, draw(0, 4), draw(0, 3), draw(0, 20)) for name in names)
+        return Job(
+            id,
+            self.pick(("running", "starting", "ending")),
+            0.0,
+            self.pick(("ada", "ada", "bo")),
+            gpus=sum(share.gpus for share in shares),
+            exclusive=self.pick((*[False] * 6, True)),
+            begin_s=self.pick((NOW_S - 3600.0, NOW_S - 60.0, None)),
+            shares=shares,
+            can_requeue=self.pick((True, True, True, False)),
+        )
+
+    def waiting(self, id: str) -> Job:
+        """A job that the agent may start, or one with something odd about it."""
+        usual: dict[str, Any] = {"user": "ada", "partition": "all", "limit_s": 600.0, "held": "agent"}
+        usual |= {"gpus": self.pick((1, 2, 4, 0)), "cpus": self.random.randint(0, 4)}
+        usual |= {"memory_mib": self.random.randint(0, 20)}
+        return Job(id, "waiting", NOW_S - self.pick(AGES_S), **(usual | self.pick(ODD_JOBS)))
+
+    def state(self) -> ClusterState:
+        running = [self.running(f"r{i}") for i in range(self.random.randint(0, 3))]
+        waiting = [self.waiting(f"w{i}") for i in range(self.random.randint(1, 6))]
+        some = Partition("some", self.pick((("n0",), ("n1", "n2"))), max_time_s=1000.0, max_nodes=1)
+        partitions = (Partition("all", NAMES, open=self.pick((*[True] * 9, False))), some)
+        nodes = tuple(self.node(name) for name in NAMES)
+        return ClusterState("test", NOW_S, (*running, *waiting), nodes, partitions)
+
+    def plan(self, state: ClusterState) -> Planned:
+        """A start that may well be possible, or one with something odd about it."""
+        job = self.pick(state.waiting)
+        first, second = self.random.sample(NAMES, 2)
+        planned = Planned(job.id, ((first, job.gpus),))
+        victims = [one.id for one in state.running] or ["nobody"]
+        half = job.gpus // 2
+        stop = replace(planned, stops=(self.pick(victims),))
+        odd = (
+            *[replace(planned, nodes=((first, job.gpus - half), (second, half)))] * 3,
+            *[stop] * 6,
+            replace(stop, stops=(*stop.stops, self.pick(victims))),
+            replace(planned, nodes=((first, 8),)),
+            replace(planned, nodes=((first, -2), (second, job.gpus + 2))),
+            replace(planned, nodes=((first, 1), (first, job.gpus - 1))),
+            replace(planned, nodes=(("nowhere", job.gpus),)),
+            replace(planned, nodes=()),
+            replace(planned, job="nobody"),
+            replace(planned, job=victims[0]),
+        )
+        return self.pick((planned, planned, self.pick(odd)))
+
+    def case(self) -> Case:
+        state, memory = self.state(), Memory()
+        for job in state.waiting:
+            if self.random.random() < 0.1:
+                memory.in_flight[job.id] = InFlight([(self.pick(NAMES), job.gpus)], NOW_S)
+        memory.stops = self.pick(([], [], [("r0", NOW_S - 60.0, 0.5)]))
+        limits = ServeSettings(
+            mode=self.pick(("active", "active", "canary")),
+            control="start",
+            canary_users=("ada",),
+            max_wait_s=self.pick((MAX_WAIT_S, MAX_WAIT_S, 1e9)),
+            max_starts=self.pick((100, 100, 2, 1)),
+            max_preemptions_per_job_hour=self.pick((1, 2, 2, 0)),
+            max_lost_gpu_hours_per_day=self.pick((100.0, 4.0, 0.0)),
+        )
+        return state, memory, limits, [self.plan(state) for _ in range(self.random.randint(1, 8))]
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[ClusterState, Memory, ServeSettings, list[Planned]]:
-    state = draw(states())
-    memory = Memory()
-    for job in state.waiting:
-        if draw(st.sampled_from((False, False, False, True))):
-            memory.in_flight[job.id] = InFlight([(draw(st.sampled_from(NAMES)), job.gpus)], NOW_S)
-    memory.stops = draw(st.lists(st.just(("r0", NOW_S - 60.0, 0.5)), max_size=2))
-    settings = ServeSettings(
-        mode=draw(st.sampled_from(("active", "canary"))),
-        control="start",
-        canary_users=("ada",),
-        max_wait_s=MAX_WAIT_S,
-        max_starts=draw(st.sampled_from((100, 1, 2))),
-        max_preemptions_per_job_hour=draw(st.sampled_from((0, 1, 2))),
-        max_lost_gpu_hours_per_day=draw(st.sampled_from((0.0, 2.0, 100.0))),
-    )
-    return state, memory, settings, draw(plans(state))
+def cases() -> st.SearchStrategy[Case]:
+    return st.integers(0, 2**64 - 1).map(lambda seed: Maker(seed).case())
 
 
-def judged(case: tuple[ClusterState, Memory, ServeSettings, list[Planned]]) -> list[Start]:
-    state, memory, settings, planned = case
-    guarded: Guarded = guard_starts(planned, state, memory, settings, 7)
+MANY = settings(max_examples=1000)
+
+
+def judged(case: Case) -> list[Start]:
+    state, memory, limits, planned = case
+    guarded: Guarded = guard_starts(planned, state, memory, limits, 7)
     assert [verdict.job for verdict in guarded.verdicts] == [one.job for one in planned]
     assert len({verdict.id for verdict in guarded.verdicts}) == len(planned)
     passed = [verdict.id for verdict in guarded.verdicts if verdict.allowed]
@@ -150,10 +167,9 @@ def held_on(name: str, state: ClusterState, memory: Memory, stopped: set[str]) -
     return held
 
 
+@MANY
 @given(cases())
-def test_what_passes_fits_beside_everything_else(
-    case: tuple[ClusterState, Memory, ServeSettings, list[Planned]],
-) -> None:
+def test_what_passes_fits_beside_everything_else(case: Case) -> None:
     state, memory, _, _ = case
     starts = judged(case)
     stopped = {stop for start in starts for stop in start.stop}
@@ -177,21 +193,20 @@ def test_what_passes_fits_beside_everything_else(
         assert sum(one[3] for one in everybody) <= node.memory_mib
 
 
+@MANY
 @given(cases())
-def test_what_passes_is_a_waiting_job_of_the_agent_on_nodes_that_it_may_use(
-    case: tuple[ClusterState, Memory, ServeSettings, list[Planned]],
-) -> None:
-    state, memory, settings, _ = case
+def test_what_passes_is_a_waiting_job_of_the_agent_on_nodes_that_it_may_use(case: Case) -> None:
+    state, memory, limits, _ = case
     starts = judged(case)
-    assert len({start.job for start in starts}) == len(starts) <= settings.max_starts
+    assert len({start.job for start in starts}) == len(starts) <= limits.max_starts
     partitions = {one.name: one for one in state.partitions}
     for start in starts:
         job = state.by_id[start.job]
         assert job.waits
         assert (job.held, job.left) == ("agent", "")
         assert job.id not in memory.in_flight
-        assert in_scope(job, settings)
-        assert settings.mode == "active" or job.user == "ada"
+        assert in_scope(job, limits)
+        assert limits.mode == "active" or job.user == "ada"
         assert job.exclusive or sum(start.gpus) == job.gpus
         assert len(set(start.nodes)) == len(start.nodes) > 0
         for name in start.nodes:
@@ -206,11 +221,10 @@ def test_what_passes_is_a_waiting_job_of_the_agent_on_nodes_that_it_may_use(
         assert job.partition != "all" or partitions["all"].open
 
 
+@MANY
 @given(cases())
-def test_stops_stay_within_their_budgets(
-    case: tuple[ClusterState, Memory, ServeSettings, list[Planned]],
-) -> None:
-    state, memory, settings, _ = case
+def test_stops_stay_within_their_budgets(case: Case) -> None:
+    state, memory, limits, _ = case
     stops = [stop for start in judged(case) for stop in start.stop]
     if not stops:
         return
@@ -220,11 +234,11 @@ def test_stops_stay_within_their_budgets(
         job = state.by_id[stop]
         assert not job.waits
         assert job.can_requeue
-        assert in_scope(job, settings)
+        assert in_scope(job, limits)
         lost += lost_gpu_hours(job, NOW_S)
         lately = sum(id == stop for id, *_ in memory.stops)
-        assert lately < settings.max_preemptions_per_job_hour
-    assert lost <= settings.max_lost_gpu_hours_per_day
+        assert lately < limits.max_preemptions_per_job_hour
+    assert lost <= limits.max_lost_gpu_hours_per_day
 
 
 def fits_on(job: Job, node: Node, held: Held) -> bool:
@@ -239,11 +253,10 @@ def fits_on(job: Job, node: Node, held: Held) -> bool:
     return all(left >= need for left, need in zip(free, needs(job, job.gpus, 1), strict=True))
 
 
+@MANY
 @given(cases())
-def test_an_overdue_job_that_fits_on_a_node_is_never_passed_by_a_younger_one(
-    case: tuple[ClusterState, Memory, ServeSettings, list[Planned]],
-) -> None:
-    state, memory, settings, _ = case
+def test_an_overdue_job_that_fits_on_a_node_is_never_passed_by_a_younger_one(case: Case) -> None:
+    state, memory, limits, _ = case
     starts = [start for start in judged(case) if not start.stop]
     if not starts:
         return
@@ -253,8 +266,8 @@ def test_an_overdue_job_that_fits_on_a_node_is_never_passed_by_a_younger_one(
         (
             job
             for job in state.waiting
-            if NOW_S - job.submit_s > MAX_WAIT_S and job.held == "agent" and not job.left
-            if in_scope(job, settings) and job.id not in memory.in_flight
+            if NOW_S - job.submit_s > limits.max_wait_s and job.held == "agent" and not job.left
+            if in_scope(job, limits) and job.id not in memory.in_flight
         ),
         key=lambda job: (job.submit_s, job.id),
         default=None,
@@ -300,3 +313,47 @@ def test_a_start_that_stops_a_job_gets_its_room_and_no_more() -> None:
 
     assert passes("a", 4)
     assert not passes("b", 8)
+
+
+def test_the_cases_above_have_starts_stops_and_refusals_of_every_kind() -> None:
+    seen: dict[str, int] = {}
+
+    @settings(max_examples=1000)
+    @given(cases())
+    def look(case: Case) -> None:
+        state, memory, limits, planned = case
+        guarded = guard_starts(planned, state, memory, limits, 7)
+        for verdict in guarded.verdicts:
+            seen[verdict.rule] = seen.get(verdict.rule, 0) + 1
+        stops = [one for one in guarded.actions if isinstance(one, Start) and one.stop]
+        seen["stopping"] = seen.get("stopping", 0) + len(stops)
+
+    look()
+    assert seen[""] > 100
+    assert seen["stopping"] > 3
+    rules = {"not-waiting", "in-flight", "scope", "not-held", "left", "nodes", "gang", "node-closed"}
+    rules |= {"gpu-type", "partition", "stop", "preemption", "no-room", "too-many", "overdue"}
+    assert rules <= set(seen)
+
+
+def test_the_budget_of_lost_work_is_one_for_all_starts_of_a_round() -> None:
+    begin_s = NOW_S - 3600.0
+    holds = [
+        Job(f"r{i}", "running", 0.0, gpus=4, begin_s=begin_s, shares=(Share(f"n{i}", 4),)) for i in (0, 1)
+    ]
+    jobs = [Job(f"w{i}", "waiting", NOW_S, gpus=4, held="agent") for i in (0, 1)]
+    state = ClusterState("test", NOW_S, (*holds, *jobs), (Node("n0", 4), Node("n1", 4)))
+    planned = [Planned(f"w{i}", ((f"n{i}", 4),), (f"r{i}",)) for i in (0, 1)]
+
+    def passing(budget: float) -> list[str]:
+        limits = ServeSettings(
+            mode="active",
+            control="start",
+            max_preemptions_per_job_hour=1,
+            max_lost_gpu_hours_per_day=budget,
+        )
+        return [action.job for action in guard_starts(planned, state, Memory(), limits, 1).actions]
+
+    assert passing(8.0) == ["w0", "w1"]
+    assert passing(7.0) == ["w0"]
+    assert passing(3.0) == []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.serve.adapter import Reorder
-from gpuyard.serve.guard import guard_order, new_priorities, priority_range
+from gpuyard.serve.decision.guard import guard_order, new_priorities, priority_range
 from gpuyard.serve.records import Ranked
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.state import ClusterState, Job

@@ -13,9 +13,9 @@ from typing import Any
 from gpuyard.policies.base import Policy, as_policy
 from gpuyard.policies.grammar import parse_policy
 from gpuyard.serve.adapter import Action, AdapterError, GiveBack, Outcome, Reorder, Start
-from gpuyard.serve.agent import Agent
 from gpuyard.serve.journal import Journal
-from gpuyard.serve.log import Log
+from gpuyard.serve.process.agent import Agent
+from gpuyard.serve.process.log import Log
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.signs import Signs
 from gpuyard.serve.state import ClusterState, Ended, Job, Node, Partition, Share

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
@@ -154,10 +157,26 @@ class LearnedPolicy(ReplayingPolicy):
                 f"instant, but it is {self.model.kind} in step mode {environment.step_mode}; simulate with "
                 "it from an empty cluster"
             )
-        sizes = _core.observed_sizes(snapshot, environment.tokens)
+        return _core.decide_by_network(snapshot, *self._for(snapshot))
+
+    def observe(
+        self, snapshot: _core.Snapshot
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+        """What the network is shown first of a snapshot: rows of ``jobs``, rows of ``nodes``, ``globals``.
+
+        Raises:
+            InputError: if the cluster is one that the network does not take.
+        """
+        sizes = self.model.sizes
+        tokens = _core.observed_sizes(snapshot, self.model.environment.tokens)[0]
+        jobs, nodes, overall = _core.observe(snapshot, self._for(snapshot)[0])
+        return jobs.reshape(sizes.rows, -1), nodes.reshape(tokens, -1), overall
+
+    def _for(self, snapshot: _core.Snapshot) -> tuple[_core.EnvSpec, NativeNetwork]:
+        sizes = _core.observed_sizes(snapshot, self.model.environment.tokens)
         if sizes not in self._deciding:
             self._deciding[sizes] = self._prepared(*sizes)
-        return _core.decide_by_network(snapshot, *self._deciding[sizes])
+        return self._deciding[sizes]
 
     def _prepared(
         self, tokens: int, pools: int, gpus: int, hosts: int

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpuyard.serve.adapter import Adapter, AdapterError, Outcome
-from gpuyard.serve.log import Log
+from gpuyard.serve.process.log import Log
 from gpuyard.serve.signs import Signs
 
 

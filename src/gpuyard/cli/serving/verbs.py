@@ -40,8 +40,8 @@ def slurm(
 
     Example: gpuyard serve slurm --policy sjf+easy --mode shadow
     """
-    from gpuyard.serve.log import Log
-    from gpuyard.serve.service import Service
+    from gpuyard.serve.process.log import Log
+    from gpuyard.serve.process.service import Service
 
     chosen = merged(config, flags)
     reload = None if config is None else lambda: merged(config, flags)
@@ -58,8 +58,13 @@ def slurm_adapter(chosen: ServeSettings) -> Adapter:
 
 
 @serve_app.command
-def status(*, state_dir: StateDir = None, config: Config = None, watch: Annotated[
-    bool, Flag, Parameter(help="Stay, and show every second anew.")] = False, json: Json = False) -> None:  # fmt: skip
+def status(
+    *,
+    state_dir: StateDir = None,
+    config: Config = None,
+    watch: Annotated[bool, Flag, Parameter(help="Stay, and show every second anew.")] = False,
+    json: Json = False,
+) -> None:
     """Show how the agent does: mode, who decides, queue, what it holds, what went wrong.
 
     Example: gpuyard serve status
@@ -77,8 +82,8 @@ def status(*, state_dir: StateDir = None, config: Config = None, watch: Annotate
 
 def _status(chosen: ServeSettings) -> dict[str, Any]:
     """What the agent says; if it does not answer, what its files say."""
-    from gpuyard.serve.client import ask
     from gpuyard.serve.journal import Journal, JournalError
+    from gpuyard.serve.process.client import ask
     from gpuyard.serve.signs import Signs
 
     try:
@@ -116,7 +121,7 @@ def order(*, state_dir: StateDir = None, config: Config = None, json: Json = Fal
 
     Example: gpuyard serve order
     """
-    from gpuyard.serve.client import ask
+    from gpuyard.serve.process.client import ask
     from gpuyard.terminal.serve import show_order
 
     found = ask(located(config, state_dir).socket, "/v1/order")
@@ -134,7 +139,7 @@ def explain(
 
     Example: gpuyard serve explain 4711
     """
-    from gpuyard.serve.client import ask, job_path
+    from gpuyard.serve.process.client import ask, job_path
     from gpuyard.terminal.serve import show_explanation
 
     found = ask(located(config, state_dir).socket, job_path(job, "explain"))
@@ -145,14 +150,20 @@ def explain(
 
 
 @serve_app.command
-def shadow(journal: JournalFile = None, /, *, state_dir: StateDir = None, config: Config = None,
-           json: Json = False) -> None:  # fmt: skip
+def shadow(
+    journal: JournalFile = None,
+    /,
+    *,
+    state_dir: StateDir = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
     """Compare what the policy wanted with what Slurm did: agreement, order, predicted starts.
 
     Example: gpuyard serve shadow
     """
     from gpuyard.serve.journal import Journal, JournalError
-    from gpuyard.serve.shadow import shadow_report
+    from gpuyard.serve.journal.shadow import shadow_report
     from gpuyard.terminal.serve import show_shadow
 
     try:
@@ -181,7 +192,7 @@ def replay(
     Example: gpuyard serve replay --policy sjf+easy
     """
     from gpuyard.serve.journal import Journal, JournalError
-    from gpuyard.serve.replay import replay as again
+    from gpuyard.serve.journal.replay import replay as again
     from gpuyard.terminal.serve import show_replay
 
     try:
@@ -270,7 +281,7 @@ def watchdog(
 
     Example: gpuyard serve watchdog --state-dir gpuyard-serve
     """
-    from gpuyard.serve.log import Log
+    from gpuyard.serve.process.log import Log
     from gpuyard.serve.signs import Signs
     from gpuyard.serve.watchdog import look, watch
 
@@ -293,7 +304,7 @@ def files(
     Example: gpuyard serve files gpuyard-files
     """
     from gpuyard.files import atomic_write
-    from gpuyard.serve.systemd import shipped_files
+    from gpuyard.serve.process.systemd import shipped_files
 
     directory.mkdir(parents=True, exist_ok=True)
     written, kept = [], []

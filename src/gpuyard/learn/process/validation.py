@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from gpuyard.errors import InputError
 from gpuyard.learn.config import TrainConfig, ValidationSection
 from gpuyard.learn.memory.environments import Environments
+from gpuyard.learn.process.observed_ranges import observed_ranges
 from gpuyard.metrics.catalogue import metrics
 from gpuyard.metrics.guards import BrokenLimit, broken_limits, wait_row
 from gpuyard.network.config import NetworkConfig
 from gpuyard.network.model_file import ModelFile
+from gpuyard.network.observed import KEY
 from gpuyard.network.rollout import EpisodeResults, native_network, run_episodes
 from gpuyard.network.sizes import NetworkSizes
 from gpuyard.observation.spec import EnvModel
@@ -224,12 +226,15 @@ def model_of(
     step: int,
     judgement: Judgement,
 ) -> ModelFile:
-    """The weights of a network as a model, with what it was trained on and what it reached."""
-    training = {
+    """The weights of a network as a model, with what it was trained on, what it reached and what it saw."""
+    training: dict[str, Any] = {
         "algorithm": config.algorithm,
         "steps": step,
         "seed": config.training.seed,
         "environment": config.to_document()["environment"],
         "validation": {"score": judgement.score, **judgement.values},
     }
+    observed = observed_ranges(model, config.network, tensors)
+    if observed is not None:
+        training[KEY] = observed.to_json()
     return ModelFile.of(model, config.network, tensors, training)
