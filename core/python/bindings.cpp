@@ -443,6 +443,8 @@ void bind_timeline(nb::module_& m) {
 }  // namespace gpuyard
 
 NB_MODULE(_core, m) {
+    // A thread that still waits for a decision when the interpreter ends is no leak.
+    nanobind::set_leak_warnings(false);
     m.doc() = "The native core of gpuyard. Use it through the gpuyard package.";
     m.attr("ENDLESS") = gpuyard::kEndless;
     m.attr("UNLIMITED") = gpuyard::kUnlimited;
