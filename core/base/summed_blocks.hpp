@@ -22,6 +22,15 @@ public:
     bool empty() const { return blocks_.empty(); }
     const std::vector<Block>& blocks() const { return blocks_; }
     const Entry& front() const { return blocks_.front().entries.front(); }
+    const Entry& back() const { return blocks_.back().entries.back(); }
+    // The first entry that follows `key`; null if there is none.
+    const Entry* behind(const Entry& key) const {
+        const auto block =
+            std::upper_bound(blocks_.begin(), blocks_.end(), key,
+                             [](const Entry& passed, const Block& one) { return passed < one.entries.back(); });
+        if (block == blocks_.end()) return nullptr;
+        return &*std::upper_bound(block->entries.begin(), block->entries.end(), key);
+    }
 
     void insert(const Entry& entry) {
         std::size_t at = block_of(entry);

@@ -27,8 +27,17 @@ const T& given(const T* part_of_moment) {
     return *part_of_moment;
 }
 
-double multifactor(const Scored& job, const Moment& moment) {
-    const Multifactor& weights = given(moment.settings).multifactor;
+double level(const Scored& job, const Settings& settings) {
+    if (job.starving) return 0.0;
+    const double service = seconds(job.attained_us - job.promoted_us) * job.size_gpus;
+    const auto& levels = settings.tiresias_levels_gpu_s;
+    return static_cast<double>(
+        std::count_if(levels.begin(), levels.end(), [&](double limit) { return limit <= service; }));
+}
+
+}  // namespace
+
+double multifactor_score(const Scored& job, const Multifactor& weights) {
     const DemandFactors& factors = given(job.factors);
     double p = weights.age * std::min(seconds(job.age_us) / weights.max_age_s, 1.0);
     p = p + weights.fair_share * job.fair_factor;
@@ -41,16 +50,6 @@ double multifactor(const Scored& job, const Moment& moment) {
     p = p + weights.priority * job.priority;
     return -std::floor(std::max(p, 1.0));
 }
-
-double level(const Scored& job, const Settings& settings) {
-    if (job.starving) return 0.0;
-    const double service = seconds(job.attained_us - job.promoted_us) * job.size_gpus;
-    const auto& levels = settings.tiresias_levels_gpu_s;
-    return static_cast<double>(
-        std::count_if(levels.begin(), levels.end(), [&](double limit) { return limit <= service; }));
-}
-
-}  // namespace
 
 DemandFactors::DemandFactors(const Demand& demand, const ClusterSpec& cluster, bool favor_small) {
     const auto share = [](double part, double whole) { return whole > 0.0 ? part / whole : 0.0; };
@@ -124,7 +123,7 @@ double score(Order order, const Scored& job, const Moment& moment) {
         case Order::qssf: return n * seconds(job.prediction_us);
         case Order::group_fair_share: return job.group_usage;
         case Order::drf: return job.dominant_share;
-        case Order::multifactor: return multifactor(job, moment);
+        case Order::multifactor: return multifactor_score(job, given(moment.settings).multifactor);
         case Order::srtf: return seconds(std::max(job.estimate_us - job.done_us, Time{0}));
         case Order::ssf: return seconds(std::max(job.estimate_us - job.done_us, Time{0})) * n;
         case Order::las: return seconds(job.attained_us);

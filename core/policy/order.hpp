@@ -155,6 +155,8 @@ struct Moment {
     double order_parameter = 1.0;             // for power
 };
 
+// Of `multifactor`, which goes by nothing else of the moment.
+double multifactor_score(const Scored& job, const Multifactor& weights);
 // For every order but Order::scored.
 double score(Order order, const Scored& job, const Moment& moment);
 

@@ -22,6 +22,7 @@
 #include "simulator/run.hpp"
 #include "simulator/schedule.hpp"
 #include "simulator/snapshot.hpp"
+#include "simulator/watched_run.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -366,6 +367,26 @@ void bind_simulation(nb::module_& m) {
         .def("snapshot", &CheckedSimulator::snapshot)
         .def("apply", &CheckedSimulator::apply, "decision"_a)
         .def("schedule", [](const CheckedSimulator& s) { return to_dict(schedule_of(s.simulator())); });
+    nb::class_<WatchedRun>(m, "WatchedRun")
+        .def(
+            "__init__",
+            [](WatchedRun* self, std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
+               const BoundPolicy& policy, std::shared_ptr<const Settings> settings, const Past& past, JobId job,
+               std::int64_t every) {
+                new (self) WatchedRun(std::move(cluster), std::move(jobs), policy.policy, std::move(settings), past,
+                                      job, every);
+            },
+            nb::keep_alive<1, 4>(), "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "past"_a, "job"_a, "every"_a)
+        .def("advance", &WatchedRun::advance)
+        .def_prop_ro("finished", [](const WatchedRun& run) { return run.simulator().finished(); })
+        .def_prop_ro("decision", &WatchedRun::decision, nb::rv_policy::copy)
+        .def_prop_ro("stops",
+                     [](const WatchedRun& run) {
+                         std::vector<std::pair<double, JobId>> stops;
+                         for (const auto& [at_us, other] : run.stops()) stops.emplace_back(seconds(at_us), other);
+                         return stops;
+                     })
+        .def("snapshot", &WatchedRun::snapshot);
 
     m.def("simulate", &run, "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "progress"_a = nb::none(),
           "past"_a = Past(), "beginning"_a = nb::none());
@@ -422,6 +443,8 @@ void bind_timeline(nb::module_& m) {
 }  // namespace gpuyard
 
 NB_MODULE(_core, m) {
+    // A thread that still waits for a decision when the interpreter ends is no leak.
+    nanobind::set_leak_warnings(false);
     m.doc() = "The native core of gpuyard. Use it through the gpuyard package.";
     m.attr("ENDLESS") = gpuyard::kEndless;
     m.attr("UNLIMITED") = gpuyard::kUnlimited;

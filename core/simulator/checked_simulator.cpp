@@ -62,6 +62,9 @@ void CheckedSimulator::apply(const Decision& decision) {
         one.starts.push_back(std::move(checked));
         simulator_.apply(one);
     }
+    Decision rest;  // each start above has forgotten when to decide again
+    rest.wake_us = decision.wake_us;
+    simulator_.apply(rest);
 }
 
 }  // namespace gpuyard

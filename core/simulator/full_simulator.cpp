@@ -244,10 +244,9 @@ QueuedJob FullSimulator::queued(JobId job) const {
 }
 
 Snapshot FullSimulator::snapshot() const {
-    Snapshot copy(view_.state);
-    copy = view_;
+    // Without the parts of all runs so far, which the simulator keeps for the schedule: they grow with the log.
+    Snapshot copy(static_cast<const SnapshotState&>(view_));
     copy.from_simulator = true;
-    copy.parts.clear();
     for (ActiveJob& job : copy.active) {
         const auto parts = view_.parts_of(job);
         job.first_part = copy.parts.size();

@@ -56,6 +56,9 @@ private:
     __extension__ using Wide = __int128;
     static Wide lower_edge(std::int32_t bucket);
     double compute(std::int32_t bucket) const;
+    // `all`: finished jobs from this bucket on.
+    template <class Int>
+    double best_ratio(std::int32_t bucket, std::int64_t all) const;
 
     std::array<std::int64_t, kBuckets> count_{};
     std::array<Wide, kBuckets> sum_{};

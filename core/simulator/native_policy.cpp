@@ -44,7 +44,11 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot, bool 
     for (Queue& queue : queues_)
         if (queue.partitions.empty()) queue.partitions.push_back(0);
     if (policy.backfill == Backfill::slurm) node_plan_ = std::make_unique<NodePlan>(state_, *snapshot.demands, placer_);
-    if (for_run && indexes()) make_indexes();
+    passes_indexed_ = for_run && indexes();
+    if (for_run && orders_by_period())
+        make_period_indexes();
+    else if (passes_indexed_)
+        make_indexes();
     if (policy.backfill != Backfill::conservative) return;
     const bool limited = counts_cpus_or_memory(snapshot.state.spec(), *snapshot.demands);
     const bool may_postpone =
@@ -69,9 +73,12 @@ void NativePolicy::entered(const QueuedJob& job) {
         slots_[slot] = job;
     }
     ++waiting_in_[partition_of(job)];
-    const Entry entry{fixed_ ? fixed_score(job) : 0.0, job.job, slot, fixed_ ? snapshot_.demand(job.demand).tier : 0};
+    const bool by_score = fixed_ && !queue.period;
+    const Entry entry{by_score ? fixed_score(job) : 0.0, job.job, slot,
+                      by_score ? snapshot_.demand(job.demand).tier : 0};
     entry_of_.emplace(job.job, entry);
-    if (queue.index) return queue.index->insert(indexed(job));
+    if (queue.period) notice_period();
+    if (RankIndex* index = queue.any_index()) return index->insert(indexed(job, slot));
     queue.entries.insert(std::upper_bound(queue.entries.begin(), queue.entries.end(), entry), entry);
     if (fixed_ && policy_.ages() && !is_aged(job)) young_.emplace(job.submit_us, job.job);
 }
@@ -87,7 +94,8 @@ void NativePolicy::left(JobId job) {
     free_slots_.push_back(entry.slot);
     if (!young_.empty()) young_.erase({job_of(entry).submit_us, job});
     entry_of_.erase(known);
-    if (queue.index) return queue.index->erase(indexed(job_of(entry)));
+    if (queue.period) notice_period();
+    if (RankIndex* index = queue.any_index()) return index->erase(indexed(job_of(entry), entry.slot));
     queue.entries.erase(std::lower_bound(queue.entries.begin(), queue.entries.end(), entry));
 }
 
@@ -138,13 +146,13 @@ bool NativePolicy::anything_fits(const Queue& queue) {
 }
 
 void NativePolicy::make_pass(std::int32_t queue) {
-    if (current_->index) return pass_indexed();
+    if (passes_indexed_) return pass_indexed();
     if (makes_room())
         room_maker_.begin(queue, order_traits_.preempts, [this](const ActiveJob& job) { return score_of(job); });
     else if (!anything_fits(*current_))
         return;
     rank(*current_);
-    started_.assign(order_->size(), 0);
+    started_.assign(current_->waiting, 0);
     borrowing_ = false;
     started_running_.clear();
     running_parts_.clear();
@@ -157,6 +165,10 @@ void NativePolicy::make_pass(std::int32_t queue) {
 void NativePolicy::scan() {
     at_ = 0;
     ScanPass(*this, policy_, placer_, state_).run(misfits_, marked_, allocation_);
+    forget_no_room();
+}
+
+void NativePolicy::forget_no_room() {
     for (const std::int32_t demand : marked_no_room_) no_room_[as_index(demand)] = 0;
     marked_no_room_.clear();
 }
@@ -173,22 +185,12 @@ Candidate NativePolicy::candidate_at(std::size_t place) const {
 }
 
 bool NativePolicy::next(Candidate& out) {
-    while (at_ < order_->size() && started_[at_]) ++at_;
-    if (at_ == order_->size()) return false;
+    while (at_ < current_->waiting && started_[at_]) ++at_;
+    if (at_ == current_->waiting) return false;
     sort_until(at_ + 1);
     out = candidate_at(at_++);
     if (out.job == watch_.job) watch(out);
     return true;
-}
-
-void NativePolicy::watch(const Candidate& candidate) {
-    watch_ = {watch_.job, true, false, false, false, watch_.head, watch_.head_aged, 0, 0, watch_.partition};
-    const ClusterSpec& spec = state_.spec();
-    for (const PoolOption& option : demand_of(candidate).pools) {
-        watch_.free_milli += state_.pool_free_milli(option.pool);
-        for (const std::int32_t node : spec.pools[as_index(option.pool)].nodes)
-            watch_.most_empty = std::max(watch_.most_empty, state_.empty(node));
-    }
 }
 
 bool NativePolicy::may_run_more(const Candidate& candidate) const {
@@ -207,7 +209,8 @@ bool NativePolicy::within_quota(const Candidate& candidate) const {
     return within;
 }
 
-bool NativePolicy::anyone_within_quota() const {
+bool NativePolicy::anyone_within_quota() {
+    sort_until(current_->waiting);
     for (std::size_t place = 0; place < order_->size(); ++place)
         if (!started_[place] && within_quota(candidate_at(place))) return true;
     return false;
@@ -273,7 +276,8 @@ void NativePolicy::start(const Candidate& candidate, const Allocation& allocatio
     }
     wake(allocation);
     state_.hold(demand, allocation.parts);
-    if (!current_->index) started_[candidate.place] = 1;
+    if (settings_.defragment) forget_no_room();
+    if (!passes_indexed_) started_[candidate.place] = 1;
     if (!settings_.quota_milli.empty())
         quota_held_milli_[as_index(settings_.quota_of_group[as_index(job_at(candidate).group)])] +=
             demand.total_milli();
@@ -297,15 +301,16 @@ bool NativePolicy::make_room(const Candidate& candidate, bool blocked) {
     if (none) return false;
     if (!room_maker_.make(state_, demand_of(candidate), candidate.row, (*order_)[candidate.place].score, placer_,
                           asleep_, room_)) {
-        // Jobs that rank behind it have no more to take from. That does not follow where more room can hinder, nor for
-        // moves: there it matters where the rule happens to place the job.
-        if (placer_.needs_only_room() && !settings_.defragment) {
+        // Jobs that rank behind it have no more to take from. That does not follow where more room can hinder. For
+        // moves it matters where the rule happens to place the job: the same place until somebody starts.
+        if (settings_.defragment ? placer_.rule() != Placement::random : placer_.needs_only_room()) {
             none = 1;
             marked_no_room_.push_back(candidate.demand);
         }
         return false;
     }
     started_[candidate.place] = 1;
+    if (settings_.defragment) forget_no_room();
     decision_.starts.push_back({candidate.job, room_.allocation.parts, blocked, room_.stops});
     close(room_.allocation);
     if (room_.moves) {
@@ -332,56 +337,6 @@ void NativePolicy::follow_plan(std::int32_t queue, bool use_snapshots_plan) {
     }
     plan.drop_started();
     decision_.wake_us = std::min(decision_.wake_us, plan.next_begin());
-}
-
-// --- Why --------------------------------------------------------------------------------------------------
-
-Explanation NativePolicy::explain(JobId job) {
-    watch_ = {};
-    watch_.job = job;
-    const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const QueuedJob& q) { return q.job == job; });
-    watch_.partition = partition_of(*found);
-    const Decision decision = decide(true);
-    Explanation why;
-    const Queue& queue = queues_[as_index(snapshot_.demand(found->demand).queue)];
-    rank(queue);
-    sort_until(order_->size());
-    while ((*order_)[as_index(why.rank)].job != job) ++why.rank;
-    if (!watch_.tried) {
-        watch(candidate_at(as_index(why.rank)));
-        watch_.tried = false;
-    }
-    why.free_milli = watch_.free_milli;
-    why.most_empty = watch_.most_empty;
-    for (const Start& start : decision.starts) {
-        if (start.job != job) continue;
-        why.verdict = Verdict::starts;
-        why.stops = start.stops;
-        return why;
-    }
-    for (const Reservation& entry : decision.reservations) {
-        if (entry.job != job) continue;
-        why.verdict = entry.begin_us == kEndless ? Verdict::no_reservation : Verdict::reserved;
-        why.until_us = entry.begin_us;
-        return why;
-    }
-    if (watch_.head != job) why.head = watch_.head;
-    if (why.head >= 0 && (policy_.backfill == Backfill::easy || policy_.backfill == Backfill::easy_sjf))
-        why.until_us = shadow_.time();
-    if (watch_.over_quota)
-        why.verdict = Verdict::over_quota;
-    else if (policy_.backfill == Backfill::slurm)
-        why.verdict = why.head >= 0 ? Verdict::behind_head : Verdict::does_not_fit;
-    else if (!watch_.tried)
-        why.verdict = watch_.head >= 0 && (policy_.backfill == Backfill::strict ||
-                                           (policy_.backfill == Backfill::greedy && watch_.head_aged))
-                          ? Verdict::behind_head
-                          : Verdict::does_not_fit;
-    else if (watch_.misfit || !placer_.placeable(state_, snapshot_.demand(found->demand)))
-        why.verdict = Verdict::does_not_fit;
-    else
-        why.verdict = watch_.admitted ? Verdict::would_delay_head : Verdict::not_admitted;
-    return why;
 }
 
 // --- On a snapshot ----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #include "policy/scan_pass.hpp"
 #include "simulator/full_simulator.hpp"
 #include "simulator/node_plan.hpp"
+#include "simulator/period_index.hpp"
 #include "simulator/preemption.hpp"
 #include "simulator/rank_index.hpp"
 #include "simulator/reservations.hpp"
@@ -54,16 +55,7 @@ public:
     double locality_penalty() const { return settings_.locality_penalty; }
 
 private:
-    struct Entry {
-        double score;
-        JobId job;
-        std::size_t slot;
-        std::int32_t tier = 0;  // of its partition; 0 where entries are kept by job
-        bool operator<(const Entry& other) const {
-            if (tier != other.tier) return tier > other.tier;
-            return score != other.score ? score < other.score : job < other.job;
-        }
-    };
+    using Entry = QueueEntry;
     struct Queue {
         std::vector<Entry> entries;  // in order if scores are fixed while jobs wait, else by job
         std::size_t waiting_demands = 0;
@@ -74,23 +66,31 @@ private:
         std::vector<std::uint8_t> started;
         std::vector<RunningJob> started_running;
         std::vector<Part> running_parts;
-        std::unique_ptr<RankIndex> index;  // in place of the entries
-        std::size_t waiting = 0;           // jobs
+        // One of these in place of the entries.
+        std::unique_ptr<RankIndex> index;
+        std::unique_ptr<PeriodIndex> period;
+        std::size_t waiting = 0;  // jobs
+
+        RankIndex* any_index() const { return period ? period.get() : index.get(); }
     };
 
     const QueuedJob& job_of(const Entry& entry) const { return slots_[entry.slot]; }
     const QueuedJob& job_at(const Candidate& candidate) const {
-        return current_->index ? slots_[candidate.place] : job_of((*order_)[candidate.place]);
+        return passes_indexed_ ? slots_[candidate.place] : job_of((*order_)[candidate.place]);
     }
     bool is_aged(const QueuedJob& job) const { return policy_.is_aged(snapshot_.now_us, job.submit_us); }
     bool indexes() const;
+    bool orders_by_period() const;
     void make_indexes();
-    IndexedJob indexed(const QueuedJob& job) const;
+    void make_period_indexes();
+    IndexedJob indexed(const QueuedJob& job, std::size_t slot) const;
+    double period_score(const IndexedJob& job) const;
     double lane_score(std::int32_t lane, const Holdings& asked);
     void pass_indexed();
     double fixed_score(const QueuedJob& job);
     void age();
     void calculate_again();
+    void notice_period();
     Moment moment() const;
     Scored scored(const QueuedJob& job);
     double usage_of(std::int32_t user);
@@ -104,14 +104,16 @@ private:
     void prepare();
     void make_pass(std::int32_t queue);
     void scan();
+    void forget_no_room();
     void follow_plan(std::int32_t queue, bool use_snapshots_plan);
     bool within_quota(const Candidate& candidate) const;
-    bool anyone_within_quota() const;
+    bool anyone_within_quota();
     // The passes of `slurm`.
     void make_main_pass();
     void make_backfill_passes();
     void make_backfill_pass();
     std::size_t last_that_fits();
+    bool may_start_behind(std::size_t place);
     bool counts_among_tested(const QueuedJob& job);
     Time longest_run(const QueuedJob& job) const;
     std::size_t partition_of(const QueuedJob& job) const {
@@ -142,6 +144,7 @@ private:
     const Settings& settings_;
     Placer placer_;
     bool fixed_;
+    bool passes_indexed_ = false;  // passes go from start to start
     mutable Watch watch_;
     std::vector<Queue> queues_;
     std::vector<QueuedJob> slots_;
@@ -176,8 +179,14 @@ private:
     std::vector<std::uint8_t> closed_;      // by partition
     std::vector<std::int64_t> tested_of_user_, tested_of_partition_;
     std::int64_t tested_ = 0;
-    std::vector<std::int8_t> fits_now_;      // by demand; -1 = not known
-    std::vector<Time> shortest_fitting_us_;  // by place
+    // By demand: whether it fits now (-1: not known) and if so the shortest of its runs from each place on, where that
+    // is shorter than from the next; the last places first.
+    struct Hope {
+        std::int8_t fits = -1;
+        std::vector<std::pair<std::size_t, Time>> shortest_us;
+    };
+    std::vector<Hope> hopes_;
+    std::vector<std::int32_t> hopeful_;  // demands that fit now and of which a job may start in this pass
     Shadow shadow_;
     RunningJobs running_;  // of the current queue
     std::vector<RunningJob> started_running_;

@@ -135,10 +135,16 @@ void NativePolicy::add_dominant_shares(const Queue& queue) {
 }
 
 void NativePolicy::score_all(const Queue& queue) {
+    scores_.resize(queue.entries.size());
+    const Moment now = moment();
+    if (policy_.order != Order::scored && order_traits_.remembers != Memory::holdings) {
+        for (std::size_t i = 0; i < scores_.size(); ++i)
+            scores_[i] = score(policy_.order, scored(job_of(queue.entries[i])), now);
+        return;
+    }
     scored_.clear();
     for (const Entry& entry : queue.entries) scored_.push_back(scored(job_of(entry)));
     if (order_traits_.remembers == Memory::holdings) add_dominant_shares(queue);
-    scores_.resize(scored_.size());
     if (policy_.order == Order::scored) {
         QueueColumns columns;
         columns.now_us = snapshot_.now_us;
@@ -147,12 +153,16 @@ void NativePolicy::score_all(const Queue& queue) {
         score_from_outside(policy_, columns, scores_);
         return;
     }
-    const Moment now = moment();
     for (std::size_t i = 0; i < scored_.size(); ++i) scores_[i] = score(policy_.order, scored_[i], now);
 }
 
 void NativePolicy::rank(const Queue& queue) {
     // Only now: while nothing fits nobody asks for the order.
+    if (queue.period) {
+        notice_period();
+        order_ = &queue.period->drawn();
+        return sort_until(1);
+    }
     if (order_traits_.changes_by_period()) calculate_again();
     order_ = &queue.entries;
     if (fixed_) return;
@@ -168,6 +178,7 @@ void NativePolicy::rank(const Queue& queue) {
 
 // Most passes look at the first few jobs of a long queue only.
 void NativePolicy::sort_until(std::size_t count) {
+    if (current_ != nullptr && current_->period) return current_->period->draw(count);
     if (order_ != &sorted_) return;
     while (sorted_until_ < std::min(count, sorted_.size())) {
         const std::size_t next = std::min(sorted_.size(), 2 * sorted_until_ + 64);

@@ -11,7 +11,7 @@ void NativePolicy::make_main_pass() {
     current_->started.clear();
     if (!anything_fits(*current_)) return;
     rank(*current_);
-    started_.assign(order_->size(), 0);
+    started_.assign(current_->waiting, 0);
     started_running_.clear();
     running_parts_.clear();
     const auto& partitions = state_.spec().partitions;
@@ -47,7 +47,7 @@ void NativePolicy::make_backfill_passes() {
     for (std::size_t q = 0; q < queues_.size(); ++q) {
         current_ = &queues_[q];
         current_queue_ = static_cast<std::int32_t>(q);
-        if (current_->entries.empty() || current_->started.empty()) continue;
+        if (current_->waiting == 0 || current_->started.empty()) continue;
         current_->started.swap(started_);
         current_->started_running.swap(started_running_);
         current_->running_parts.swap(running_parts_);
@@ -60,29 +60,48 @@ void NativePolicy::make_backfill_passes() {
 // consequence.
 std::size_t NativePolicy::last_that_fits() {
     const SlurmBackfill& slurm = settings_.slurm;
-    std::size_t most = order_->size();
+    std::size_t most = current_->waiting;
     if (slurm.max_jobs > 0 && settings_.limits.empty() && slurm.max_jobs_of_user == 0 &&
         slurm.max_jobs_of_partition == 0) {
         std::int64_t tested = 0;
-        for (most = 0; most < order_->size() && tested < slurm.max_jobs; ++most) tested += started_[most] ? 0 : 1;
+        for (most = 0; most < current_->waiting && tested < slurm.max_jobs; ++most) tested += started_[most] ? 0 : 1;
     }
     sort_until(most);
     if (!placer_.needs_only_room()) return most;
-    fits_now_.assign(snapshot_.demands->size(), -1);
-    // Of the jobs from each place on that fit, the shortest run.
-    shortest_fitting_us_.assign(most + 1, kEndless);
+    hopes_.resize(snapshot_.demands->size());
+    for (Hope& hope : hopes_) {
+        hope.fits = -1;
+        hope.shortest_us.clear();
+    }
+    hopeful_.clear();
     std::size_t last = 0;
     for (std::size_t place = most; place-- > 0;) {
-        shortest_fitting_us_[place] = shortest_fitting_us_[place + 1];
         if (started_[place]) continue;
         const QueuedJob& job = job_of((*order_)[place]);
-        std::int8_t& fits = fits_now_[as_index(job.demand)];
-        if (fits < 0) fits = placer_.placeable(state_, snapshot_.demand(job.demand)) ? 1 : 0;
-        if (fits == 0) continue;
+        Hope& hope = hopes_[as_index(job.demand)];
+        if (hope.fits < 0) {
+            hope.fits = placer_.placeable(state_, snapshot_.demand(job.demand)) ? 1 : 0;
+            if (hope.fits == 1) hopeful_.push_back(job.demand);
+        }
+        if (hope.fits == 0) continue;
         last = std::max(last, place + 1);
-        shortest_fitting_us_[place] = std::min(shortest_fitting_us_[place], longest_run(job));
+        const Time run = longest_run(job);
+        if (hope.shortest_us.empty() || run < hope.shortest_us.back().second) hope.shortest_us.emplace_back(place, run);
     }
     return last;
+}
+
+// Whether any job behind a place can start in this pass, given what is reserved so far. Reservations and starts only
+// take room away: a demand of which the shortest cannot start is out of question from then on.
+bool NativePolicy::may_start_behind(std::size_t place) {
+    if (!placer_.needs_only_room()) return true;
+    for (; !hopeful_.empty(); hopeful_.pop_back()) {
+        const std::int32_t demand = hopeful_.back();
+        auto& shortest_us = hopes_[as_index(demand)].shortest_us;
+        while (!shortest_us.empty() && shortest_us.back().first <= place) shortest_us.pop_back();
+        if (!shortest_us.empty() && node_plan_->may_start(demand, shortest_us.back().second)) return true;
+    }
+    return false;
 }
 
 // Whether one more job may be looked at; it counts if so.
@@ -127,11 +146,10 @@ void NativePolicy::make_backfill_pass() {
             node_plan_->add_started(expected_end_at(candidate, allocation_), job.demand, allocation_.parts);
         } else if (begin != kEndless) {
             node_plan_->reserve(begin, run, allocation_.parts);
-            // Nothing that comes behind can start any more.
-            if (placer_.needs_only_room() &&
-                node_plan_->all_reserved(expected_end(now, shortest_fitting_us_[candidate.place + 1])))
-                break;
+        } else {
+            continue;
         }
+        if (!may_start_behind(candidate.place)) break;
     }
 }
 

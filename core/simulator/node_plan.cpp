@@ -13,25 +13,14 @@ void NodePlan::begin(const Clock& clock) {
     reserved_.clear();
     parts_.clear();
     ++pass_;
-    masked_now_.state = now_;
-    masked_now_.closed.clear();
-    const std::size_t nodes = now_.spec().node_count();
-    first_begin_us_.assign(nodes, kEndless);
-    open_.clear();
-    for (std::size_t node = 0; node < nodes; ++node) {
-        const auto id = static_cast<std::int32_t>(node);
-        if (now_.available(id) && (now_.spec().size[node] == 0 || now_.free_milli(id) > 0 || with_cpu_jobs_))
-            open_.push_back(id);
-    }
+    by_begin_.clear();
+    by_end_.clear();
+    masked_now_.reset(now_, 0);
 }
 
-bool NodePlan::all_reserved(Time until_us) {
-    const auto reserved = [&](std::int32_t node) {
-        const Time first = first_begin_us_[as_index(node)];
-        return first != kEndless && first <= until_us;
-    };
-    while (!open_.empty() && reserved(open_.back())) open_.pop_back();
-    return open_.empty();
+bool NodePlan::may_start(std::int32_t demand, Time run_us) {
+    close_reserved(masked_now_, clock_.now_us, expected_end(clock_.now_us, run_us));
+    return placer_.placeable(masked_now_.state, demands_[as_index(demand)]);
 }
 
 void NodePlan::add_running(Time expected_end_us, std::int32_t demand, std::span<const Part> parts) {
@@ -45,16 +34,17 @@ void NodePlan::add_running(Time expected_end_us, std::int32_t demand, std::span<
 void NodePlan::prepare_later() {
     if (ready_) return;
     ready_ = true;
-    later_ = now_;
-    masked_later_.state = now_;
-    masked_later_.closed.clear();
+    masked_later_.reset(now_, reserved_.size());
     released_ = 0;
     times_.clear();
     std::sort(releases_.begin(), releases_.end(),
               [](const Release& a, const Release& b) { return a.end_us < b.end_us; });
-    for (const Release& release : releases_)
+    room_times_.begin(now_);
+    for (const Release& release : releases_) {
+        room_times_.release(release.end_us, parts_of(release));
         if (release.end_us > clock_.now_us && (times_.empty() || times_.back() != release.end_us))
             times_.push_back(release.end_us);
+    }
     for (const Reserved& entry : reserved_) add_time(entry.end_us);
 }
 
@@ -67,56 +57,80 @@ void NodePlan::add_time(Time time) {
 void NodePlan::add_started(Time expected_end_us, std::int32_t demand, std::span<const Part> parts) {
     masked_now_.state.hold(demands_[as_index(demand)], parts);
     if (!ready_) return add_running(expected_end_us, demand, parts);
-    if (expected_end_us == kEndless) return hold_later(demands_[as_index(demand)], parts);
+    if (expected_end_us == kEndless) return masked_later_.state.hold(demands_[as_index(demand)], parts);
     const auto at = std::upper_bound(releases_.begin(), releases_.end(), expected_end_us,
                                      [](Time end, const Release& release) { return end < release.end_us; });
-    // At the time at which `later_` is the job is gone again, or `later_` has to hold it.
+    // At the time at which `masked_later_` is the job is gone again, or it has to hold it.
     if (as_index(at - releases_.begin()) < released_)
         ++released_;
     else
-        hold_later(demands_[as_index(demand)], parts);
+        masked_later_.state.hold(demands_[as_index(demand)], parts);
     releases_.insert(at, {expected_end_us, demand, parts_.size(), static_cast<std::uint32_t>(parts.size())});
     parts_.insert(parts_.end(), parts.begin(), parts.end());
     add_time(expected_end_us);
 }
 
-void NodePlan::hold_later(const Demand& demand, std::span<const Part> parts) {
-    later_.hold(demand, parts);
-    masked_later_.state.hold(demand, parts);
-}
-
 void NodePlan::move_to(Time time) {
     for (; released_ < releases_.size() && releases_[released_].end_us <= time; ++released_) {
         const Demand& demand = demands_[as_index(releases_[released_].demand)];
-        later_.release(demand, parts_of(releases_[released_]));
         masked_later_.state.release(demand, parts_of(releases_[released_]));
     }
     for (; released_ > 0 && releases_[released_ - 1].end_us > time; --released_)
-        hold_later(demands_[as_index(releases_[released_ - 1].demand)], parts_of(releases_[released_ - 1]));
+        masked_later_.state.hold(demands_[as_index(releases_[released_ - 1].demand)],
+                                 parts_of(releases_[released_ - 1]));
 }
 
 // Nodes that are reserved at any moment of the time span, both ends included, take no part.
 void NodePlan::close_reserved(Masked& masked, Time from_us, Time to_us) {
-    masked.closed.resize(reserved_.size(), 0);
-    for (std::size_t i = 0; i < reserved_.size(); ++i) {
-        const Reserved& entry = reserved_[i];
-        const std::uint8_t closed = entry.begin_us <= to_us && entry.end_us > from_us ? 1 : 0;
-        if (closed == masked.closed[i]) continue;
-        masked.closed[i] = closed;
-        for (const Part& part : parts_of(entry)) {
-            if (closed)
-                masked.state.take_offline(part.node);
-            else
-                masked.state.bring_online(part.node);
-        }
+    masked.from_us = from_us;
+    masked.to_us = to_us;
+    const auto begins = [&](std::size_t place) { return reserved_[by_begin_[place]].begin_us; };
+    const auto ends = [&](std::size_t place) { return reserved_[by_end_[place]].end_us; };
+    while (masked.begun < by_begin_.size() && begins(masked.begun) <= to_us)
+        close_or_open(masked, by_begin_[masked.begun++]);
+    while (masked.begun > 0 && begins(masked.begun - 1) > to_us) close_or_open(masked, by_begin_[--masked.begun]);
+    while (masked.ended < by_end_.size() && ends(masked.ended) <= from_us)
+        close_or_open(masked, by_end_[masked.ended++]);
+    while (masked.ended > 0 && ends(masked.ended - 1) > from_us) close_or_open(masked, by_end_[--masked.ended]);
+}
+
+void NodePlan::close_or_open(Masked& masked, std::size_t reservation) {
+    const Reserved& entry = reserved_[reservation];
+    const std::uint8_t closed = entry.begin_us <= masked.to_us && entry.end_us > masked.from_us ? 1 : 0;
+    if (closed == masked.closed[reservation]) return;
+    masked.closed[reservation] = closed;
+    // Now, a node on which nothing is free takes no part anyway: within a pass nothing is released.
+    const auto parts = &masked == &masked_now_
+                           ? std::span(parts_).subspan(entry.first_part + entry.part_count, entry.open_count)
+                           : parts_of(entry);
+    for (const Part& part : parts) {
+        if (closed)
+            masked.state.take_offline(part.node);
+        else
+            masked.state.bring_online(part.node);
     }
+}
+
+// A new reservation, in the order of begins and ends already.
+void NodePlan::take_in(Masked& masked, std::size_t reservation) {
+    masked.closed.push_back(0);
+    if (reserved_[reservation].begin_us <= masked.to_us) ++masked.begun;
+    if (reserved_[reservation].end_us <= masked.from_us) ++masked.ended;
+    close_or_open(masked, reservation);
+}
+
+void NodePlan::Masked::reset(const ClusterState& free, std::size_t reservations) {
+    state = free;
+    closed.assign(reservations, 0);
+    from_us = to_us = kNever;
+    begun = ended = 0;
 }
 
 bool NodePlan::place_at(Time time, std::int32_t demand, std::int64_t row, Time run_us, Allocation& out) {
     const bool is_now = time == clock_.now_us;
     if (!is_now) move_to(time);
     const Demand& needs = demands_[as_index(demand)];
-    if (placer_.needs_only_room() && !placer_.placeable(is_now ? now_ : later_, needs)) {
+    if (is_now && placer_.needs_only_room() && !placer_.placeable(now_, needs)) {
         known_[as_index(demand)].room_us = time + 1;
         return false;
     }
@@ -151,6 +165,9 @@ Time NodePlan::find(std::int32_t demand, std::int64_t row, Time run_us, Allocati
         found = clock_.now_us;
     } else {
         prepare_later();
+        if (!known.counted && placer_.needs_only_room() && !splits_freely(placer_.rule()))
+            known.room_us = std::max(known.room_us, room_times_.first(demands_[as_index(demand)]));
+        known.counted = true;
         // Reservations and starts only ever take room away, but they make new times to try. Before the first that was
         // tried there may be more room than now: jobs whose expected end is past are gone after now.
         const Time known_us = repeats ? known.begin_us : clock_.now_us;
@@ -170,16 +187,29 @@ Time NodePlan::round_down(Time time) const {
     return time - (over < 0 ? over + clock_.resolution_us : over);
 }
 
+// The last reservation to where it belongs.
+void NodePlan::take_in_order(std::vector<std::uint32_t>& order, Time Reserved::* time) {
+    const auto at = std::upper_bound(order.begin(), order.end(), reserved_.back().*time,
+                                     [&](Time value, std::uint32_t other) { return value < reserved_[other].*time; });
+    order.insert(at, static_cast<std::uint32_t>(reserved_.size() - 1));
+}
+
 void NodePlan::reserve(Time begin_us, Time run_us, std::span<const Part> parts) {
     const Time begin = std::max(round_down(begin_us), round_down(clock_.now_us));
     Time end = expected_end(begin_us, run_us);
     if (end != kEndless) end = std::max(round_down(end), begin + clock_.resolution_us);
-    reserved_.push_back({begin, end, parts_.size(), static_cast<std::uint32_t>(parts.size())});
+    Reserved entry{begin, end, parts_.size(), static_cast<std::uint32_t>(parts.size()), 0};
     parts_.insert(parts_.end(), parts.begin(), parts.end());
     for (const Part& part : parts) {
-        Time& first = first_begin_us_[as_index(part.node)];
-        first = std::min(first, begin);
+        if (!with_cpu_jobs_ && now_.free_milli(part.node) == 0) continue;
+        parts_.push_back(part);
+        ++entry.open_count;
     }
+    reserved_.push_back(entry);
+    take_in_order(by_begin_, &Reserved::begin_us);
+    take_in_order(by_end_, &Reserved::end_us);
+    take_in(masked_now_, reserved_.size() - 1);
+    if (ready_) take_in(masked_later_, reserved_.size() - 1);
     if (ready_) add_time(end);
 }
 

@@ -18,7 +18,8 @@ bool goes_by_lane(Order order) {
 }  // namespace
 
 bool may_index(const Policy& policy) {
-    if (!goes_by_wait(policy.order) && !goes_by_lane(policy.order)) return false;
+    if (!goes_by_wait(policy.order) && !goes_by_lane(policy.order) && !traits_of(policy.order).changes_by_period())
+        return false;
     if (policy.backfill != Backfill::strict && policy.backfill != Backfill::greedy && policy.backfill != Backfill::easy)
         return false;
     if (policy.express.k != 0.0 || policy.ages()) return false;

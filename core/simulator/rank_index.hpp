@@ -16,9 +16,13 @@ namespace gpuyard {
 // A job's place in the order of this moment: smaller goes first.
 struct RankKey {
     double score = -std::numeric_limits<double>::infinity();
-    JobId job = -1;  // the default is before all jobs
+    JobId job = -1;                                                // the default is before all jobs
+    std::int32_t tier = std::numeric_limits<std::int32_t>::max();  // of its partition; higher goes first
 
-    bool operator<(const RankKey& other) const { return score != other.score ? score < other.score : job < other.job; }
+    bool operator<(const RankKey& other) const {
+        if (tier != other.tier) return tier > other.tier;
+        return score != other.score ? score < other.score : job < other.job;
+    }
 };
 
 struct RankedJob {
@@ -50,6 +54,11 @@ struct IndexedJob {
     std::int32_t lane;
     Time submit_us;
     Time estimate_us;
+    // For orders that change by period.
+    Time queued_us = 0;
+    std::int32_t association = 0, qos = -1;
+    double priority = 0.0;
+    std::size_t slot = 0;  // where its keeper has it, smaller than the most jobs that ever waited
 };
 
 class RankIndex {

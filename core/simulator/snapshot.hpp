@@ -132,8 +132,8 @@ struct NodePower {
     }
 };
 
-// Filled by the simulator, or by an adapter of a live cluster.
-struct Snapshot : Accounts {
+// What a snapshot holds beside its jobs' rows, which a simulator keeps in another form.
+struct SnapshotState : Accounts {
     Time now_us = 0;
     std::uint64_t instant = 0;
     double origin_s = 0.0;
@@ -141,9 +141,7 @@ struct Snapshot : Accounts {
     ArrivalRate arrivals;
     std::shared_ptr<const Settings> settings;
     std::shared_ptr<const std::vector<Demand>> demands;
-    std::vector<QueuedJob> queue;   // in order of arrival
     std::vector<ActiveJob> active;  // in any order
-    std::vector<Part> parts;        // of the active jobs
     GittinsHistory gittins;
     JobMix mix;  // what has arrived so far
     NodePower power;
@@ -155,7 +153,16 @@ struct Snapshot : Accounts {
     ClusterState state;
     bool from_simulator = false;  // taken of a simulator, so that its decisions need no check there
 
-    explicit Snapshot(ClusterState free) : state(std::move(free)) {}
+    explicit SnapshotState(ClusterState free) : state(std::move(free)) {}
+};
+
+// Filled by the simulator, or by an adapter of a live cluster.
+struct Snapshot : SnapshotState {
+    std::vector<QueuedJob> queue;  // in order of arrival
+    std::vector<Part> parts;       // of the active jobs
+
+    using SnapshotState::SnapshotState;
+    explicit Snapshot(const SnapshotState& state) : SnapshotState(state) {}
 
     const Demand& demand(std::int32_t i) const { return (*demands)[static_cast<std::size_t>(i)]; }
     // A job that holds these parts, in the books elsewhere.

@@ -84,6 +84,8 @@ def _make_app() -> App:
 
 
 app = _make_app()
+GROUPS = ("workload", "cluster", "runs", "env")
+"""Commands that hold others."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return int(code)
     except CycloptsError as error:
-        return _fail(str(_as_input_error(error)), BAD_INPUT, given)
+        return _fail(_below_another(given) or str(_as_input_error(error)), BAD_INPUT, given)
     except InputError as error:
         return _fail(str(error), BAD_INPUT, given)
     except KeyboardInterrupt:
@@ -142,6 +144,16 @@ def _show_settings(words: Sequence[str]) -> None:
 
     if lines := settings_lines(words[1]):
         print(f"Settings of {words[1]} (docs/algorithms/{words[1]}.md):", *lines, sep="\n")
+
+
+def _below_another(given: Sequence[str]) -> str | None:
+    """What to say of a command that stands below another one, such as ``import``; None if it does not."""
+    word = given[0] if given else ""
+    if word in VERBS or word.startswith("-"):
+        return None
+    homes = [verb for verb in GROUPS if word in list(app[verb])]
+    told = " or ".join(f"gpuyard {home} {word}" for home in homes)
+    return f"there is no command {word}; did you mean {told}?" if homes else None
 
 
 def _as_input_error(error: CycloptsError) -> Exception:

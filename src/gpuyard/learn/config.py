@@ -318,7 +318,15 @@ def refused(
         source: A file; without it values are settings.
         prefix: The table that the values stand in.
     """
-    return refusal(error, source, prefix=prefix, known=lambda place: _fields_at(model, place))
+    told = refusal(error, source, prefix=prefix, known=lambda place: _fields_at(model, place))
+    unknown = [str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"]
+    table = next((name for name in unknown if name in TrainConfig.model_fields), None)
+    return InputError(f"{told}; {table} is a table of its own: {_keys_of(table)}") if table else told
+
+
+def _keys_of(table: str) -> str:
+    """The settings of a table, as one writes them."""
+    return ", ".join(f"{table}.{name}" for name in _fields_at(TrainConfig, (table,)))
 
 
 def _fields_at(model: type[BaseModel], place: tuple[int | str, ...]) -> dict[str, Any]:

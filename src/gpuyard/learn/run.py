@@ -98,7 +98,10 @@ def resume_run(directory: Path, watch: Watch = wait, minutes: float | None = Non
     if not file.is_file():
         raise InputError(f"{directory}: is not a run (there is no {CONFIG} in it)")
     if is_being_written(directory / PROGRESS):
-        raise InputError(f"{directory}: is being trained at this moment; watch it with gpuyard runs watch")
+        raise InputError(
+            f"{directory}: is being trained at this moment; watch it with gpuyard runs watch. If you have "
+            "just killed it, its processes are still ending: try again in a minute"
+        )
     tables = read_toml(file)
     run = open_run(directory) if (directory / PROGRESS).is_file() else None
     if run is not None and run.state in ("finished", "early") and minutes is None:

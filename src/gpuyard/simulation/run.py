@@ -3,15 +3,17 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from pydantic import ValidationError
 
 from gpuyard import _core
 from gpuyard.cluster.model import Cluster, parse_cluster
-from gpuyard.config import SimulationConfig
+from gpuyard.config import SimulationConfig, refusal
 from gpuyard.errors import InputError
 from gpuyard.metrics.catalogue import Price, compute_breakdown, compute_metrics
 from gpuyard.native.beginning import Beginning
@@ -21,12 +23,15 @@ from gpuyard.native.schedule import Downtime, Runs, Schedule
 from gpuyard.policies.base import RECORDED, Decider, Policy, ReplayingPolicy, as_policy
 from gpuyard.policies.support import check_beginning
 from gpuyard.simulation.find import find_policy
-from gpuyard.units import plural
+from gpuyard.units import metric_label, metric_text, plural
 from gpuyard.workload import Workload, read_workload
 from gpuyard.workload.identity import name_of
 from gpuyard.workload.recorded import early_starts
+from gpuyard.workload.schema import is_pandas, to_pandas
 
 Progress = Callable[[int], None]
+IN_NOTEBOOKS = ("mean_wait_s", "p99_wait_s", "max_wait_s", "mean_jct_s", "mean_bounded_slowdown")
+"""Metrics that a notebook shows of a result."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,22 @@ class SimulationResult:
         jobs = self.workload.frame[self.schedule.job].rename({"nodes": "nodes_asked"}, strict=False)
         return pl.concat([jobs, outcome], how="horizontal")
 
+    def to_pandas(self) -> Any:
+        """``table()`` as a frame of pandas."""
+        return to_pandas(self.table())
+
+    def __repr__(self) -> str:
+        return f"SimulationResult({self.policy} on {self.cluster.name}, {self.workload!r})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what ran, and the metrics that one looks at first."""
+        found = self.metrics()
+        rows = "".join(
+            f"<tr><td>{metric_label(name)}</td><td>{escape(metric_text(name, found[name]))}</td></tr>"
+            for name in IN_NOTEBOOKS
+        )
+        return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
+
 
 def simulate(
     workload: Workload | str | Path,
@@ -103,6 +124,7 @@ def simulate(
     history: History | None = None,
     beginning: Beginning | None = None,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> SimulationResult:
     """Run a workload to its end under a policy.
 
@@ -116,17 +138,20 @@ def simulate(
             section 19), or what the core keeps of them, which learned policies do not take.
         beginning: What ran before the policy decides; None: it decides from the first submit on.
         progress: Called now and then with the number of jobs finished so far.
+        settings: Fields of ``SimulationConfig``, such as ``estimates="exact"``, in place of ``config``.
 
     Raises:
         InputError: for a name that is unknown, a file that cannot be read, jobs that can never run on the
             cluster, settings that contradict each other, a beginning that cannot have been, or something of
             another kind than expected.
     """
+    if config is not None and settings:
+        raise InputError(f"{next(iter(settings))} is given beside config; put it into the config")
     workload = read_workload(workload) if isinstance(workload, str | Path) else workload
     _check_kinds(workload, policy)
     cluster = parse_cluster(cluster) if isinstance(cluster, str) else cluster
     acting = as_policy(find_policy(policy) if isinstance(policy, str) else policy)
-    config = informed(config or SimulationConfig(), workload)
+    config = informed(config or _config(settings), workload)
     began = time.perf_counter()
     inputs, arrays, counters = _run(workload, cluster, acting, config, history, beginning, progress)
     schedule = _schedule(inputs, arrays)
@@ -144,6 +169,13 @@ def simulate(
         notes if impossible is None else (*notes, impossible),
         impossible,
     )
+
+
+def _config(settings: Mapping[str, Any]) -> SimulationConfig:
+    try:
+        return SimulationConfig(**settings)
+    except ValidationError as error:
+        raise refusal(error, known=lambda _: SimulationConfig.model_fields) from None
 
 
 def _run(
@@ -188,9 +220,10 @@ def _schedule(inputs: CoreInputs, arrays: dict[str, Any]) -> Schedule:
 
 def _check_kinds(workload: object, policy: object) -> None:
     if not isinstance(workload, Workload):
+        hint = "; make_workload(frame) makes one of it" if is_pandas(workload) else ""
         raise InputError(
             f"workload is a {type(workload).__name__}; expected a Workload, as read_workload and the "
-            "generators return it, or the path of a file of jobs"
+            f"generators return it, or the path of a file of jobs{hint}"
         )
     if not isinstance(policy, str) and not callable(getattr(policy, "decide", None)):
         raise InputError(

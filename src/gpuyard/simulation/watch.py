@@ -174,30 +174,20 @@ class _Starts:
 
 
 def _decided_again(past: Past, policy: PolicySpec, entry: int, progress: Progress | None) -> Watch:
-    """The policy decides again, step by step, until the job is done."""
-    watch, native = Watch(entry, every=_stride(past, entry)), policy.compile()
-    simulator, begin_s = past.simulator(), past.schedule.start_us[entry] / 1e6
-    decisions, running = 0, False
-    while simulator.advance():
-        waiting = simulator.waiting
-        if len(waiting):
-            snapshot = simulator.snapshot()
-            decision = _core.decide(snapshot, native)
-            starts = [job for job, _ in decision.starts]
-            if entry in waiting:
-                if decisions % watch.every == 0 or entry in starts:
-                    watch.ask(snapshot, native)
-                    later = [job for job in starts if past.submit_us[job] > past.submit_us[entry]]
-                    if later and snapshot.now_s < begin_s:
-                        watch.see_starts(snapshot, native, later)
-                decisions += 1
-            running = entry in snapshot.running["job"]
-            for start, stops in decision.stops:
-                if entry in stops:
-                    watch.stopped_for[snapshot.now_s] = start
-            simulator.apply(decision)
+    """The policy decides again until the job is done, and is looked at where the job waits or starts."""
+    watch, native, inputs = Watch(entry, every=_stride(past, entry)), policy.compile(), past.inputs
+    begin_s = past.schedule.start_us[entry] / 1e6
+    run = _core.WatchedRun(
+        inputs.cluster, inputs.jobs, native, inputs.settings, inputs.past, entry, watch.every
+    )
+    while run.advance():
+        snapshot = run.snapshot()
+        watch.ask(snapshot, native)
+        starts = [job for job, _ in run.decision.starts]
+        later = [job for job in starts if past.submit_us[job] > past.submit_us[entry]]
+        if later and snapshot.now_s < begin_s:
+            watch.see_starts(snapshot, native, later)
         if progress:
-            progress(simulator.finished)
-        if watch.asked and not running and entry not in simulator.waiting and simulator.has_finished(entry):
-            break
+            progress(run.finished)
+    watch.stopped_for = dict(run.stops)
     return watch

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from html import escape
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -211,6 +213,14 @@ class Workload:
         size = f"{len(self):,} jobs, up to {largest!r} GPUs, {span_days:.3g} days"
         return f"Workload({self.metadata.name!r}: {size})"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: what it is, and its first jobs."""
+        return f"<p>{escape(repr(self))}</p>{self.frame.head()._repr_html_()}"
+
+    def to_pandas(self) -> Any:
+        """The jobs as a frame of pandas; ``make_workload`` takes one back."""
+        return to_pandas(self.frame)
+
 
 @dataclass(frozen=True)
 class Where:
@@ -226,7 +236,7 @@ class Where:
 
 
 def make_workload(
-    frame: pl.DataFrame,
+    frame: Any,
     *,
     name: str = "workload",
     origin_s: float = 0.0,
@@ -241,7 +251,8 @@ def make_workload(
     shifted so that the first submit is 0; ``epoch_s`` grows by the shift.
 
     Args:
-        frame: Columns of ``SCHEMA``, at least the required ones, in any order and type that converts.
+        frame: Columns of ``SCHEMA``, at least the required ones, in any order and type that converts; of
+            polars or pandas.
         name: Name of the workload.
         origin_s: Offset of the first submit from the start of the trace, if the jobs are a slice of one.
         epoch_s: What the source's clock showed at time 0 of the frame, seconds.
@@ -256,6 +267,7 @@ def make_workload(
     from gpuyard.workload.validation import checked_frame
 
     where = Where(where) if isinstance(where, str) else where
+    frame = from_pandas(frame) if is_pandas(frame) else frame
     jobs, shift_s = _on_own_clock(checked_frame(frame, where), where)
     if not jobs["submit_s"].is_sorted():
         jobs = jobs.sort("submit_s", maintain_order=True)
@@ -302,3 +314,33 @@ def _in_seconds(name: str, microseconds: NDArray[np.float64]) -> pl.Series:
     The division is numpy's: polars divides by a number through its reciprocal, off in the last bit.
     """
     return pl.Series(name, microseconds / 1e6, nan_to_null=True)
+
+
+def is_pandas(table: object) -> bool:
+    """Whether this is a frame of pandas, without loading pandas."""
+    return any(kind.__module__.partition(".")[0] == "pandas" for kind in type(table).__mro__)
+
+
+def from_pandas(table: Any) -> pl.DataFrame:
+    """A frame of pandas as one of polars; missing values become null, the index is left out."""
+    columns = {}
+    for name in table.columns:
+        column = table[name].astype(object)
+        columns[str(name)] = column.where(column.notna(), None).tolist()
+    try:
+        return pl.DataFrame(columns, infer_schema_length=None)
+    except (TypeError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"a column of the frame of pandas mixes types: {error}") from None
+
+
+def to_pandas(frame: pl.DataFrame) -> Any:
+    """A frame of polars as one of pandas, without pyarrow, which polars' own conversion asks for.
+
+    Raises:
+        InputError: if pandas is not installed.
+    """
+    try:
+        pandas = import_module("pandas")
+    except ModuleNotFoundError:
+        raise InputError("needs the package pandas; install it with: pip install pandas") from None
+    return pandas.DataFrame({name: frame[name].to_list() for name in frame.columns})

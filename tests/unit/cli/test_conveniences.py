@@ -95,3 +95,25 @@ def test_help_of_an_algorithm_has_its_settings(run: Run) -> None:
     assert "Settings of search (docs/algorithms/search.md):" in out
     assert "--search.generations [default: 40]" in out
     assert "Settings of" not in run("train", "--help")[1]
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("import", "did you mean gpuyard workload import or gpuyard cluster import?"),
+        ("audit", "did you mean gpuyard workload audit?"),
+        ("simulat", "simulate"),
+    ],
+)
+def test_a_command_that_stands_below_another_is_found(run: Run, word: str, told: str) -> None:
+    code, out, err = run(word, "sacct.txt")
+    assert (code, out) == (2, "")
+    assert told in err
+
+
+@pytest.mark.parametrize("verb", ["simulate", "explain", "calibrate"])
+def test_beginning_with_what_was_recorded_is_offered_by_evaluate_alone(run: Run, verb: str) -> None:
+    assert "--start " in run("evaluate", "--help-all")[1]
+    assert "--start " not in run(verb, "--help-all")[1]
+    code, _, err = run(verb, "demo", "--start", "recorded")
+    assert (code, "--start" in err) == (2, True)

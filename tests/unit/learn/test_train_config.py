@@ -18,6 +18,7 @@ from gpuyard.terminal.live import setup_in_words
     ("tables", "message"),
     [
         ({"ppo": {"clipp": 0.1}}, r"unknown key ppo\.clipp; did you mean 'clip'\?"),
+        ({"ppo": {"learning_rate": 0.1}}, r"learning_rate is a table of its own: .*learning_rate\.start"),
         ({"trainning": {}}, r"unknown key trainning; did you mean 'training'"),
         ({"training": {"step": 10}}, r"unknown key training\.step; did you mean 'steps'"),
         ({"environment": {"windw": 3}}, r"unknown key environment\.windw; did you mean 'window'"),

@@ -551,3 +551,13 @@ def test_unknown_names_are_refused() -> None:
         simulate(jobs((0, 1, 1)), "1x1", "fife")
     with pytest.raises(InputError, match="unknown cluster 'nowhere'"):
         simulate(jobs((0, 1, 1)), "nowhere")
+
+
+def test_single_settings_are_taken_in_place_of_a_config(busy_workload: Workload) -> None:
+    config = SimulationConfig(estimates="requested", seed=5)
+    by_name = simulate(busy_workload, "2x8", "sjf+easy", estimates="requested", seed=5)
+    assert by_name.config == simulate(busy_workload, "2x8", "sjf+easy", config).config
+    with pytest.raises(InputError, match="unknown key estimate; did you mean 'estimates'"):
+        simulate(busy_workload, "2x8", "sjf+easy", estimate="exact")
+    with pytest.raises(InputError, match="estimates is given beside config"):
+        simulate(busy_workload, "2x8", "sjf+easy", config, estimates="exact")
