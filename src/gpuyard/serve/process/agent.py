@@ -146,6 +146,10 @@ class Agent:
             state = replace(state, ended=(*state.ended, *self._missed))
             self._missed = ()
         listed_s = time.perf_counter() - began
+        if listed_s > self.settings.max_age_s:
+            self._fail("observe", f"the state took {listed_s:.0f} s to list: too old to decide on", "stale")
+            self._give_back_if_lost()
+            return None
         self.observed_at = self._monotonic()
         before = self.memory.previous
         happened = self.memory.update(

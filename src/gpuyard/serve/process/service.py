@@ -25,6 +25,7 @@ from gpuyard.serve.process.http import HttpServer
 from gpuyard.serve.process.log import Log
 from gpuyard.serve.process.metrics import Metrics
 from gpuyard.serve.process.systemd import Notifier
+from gpuyard.serve.records import RoundRecord
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.signs import Signs
 from gpuyard.serve.state import ClusterState
@@ -32,6 +33,8 @@ from gpuyard.serve.waits.forecaster import Forecaster
 from gpuyard.simulation.find import find_policy
 
 MakeAdapter = Callable[[ServeSettings], Adapter]
+_ADVISED = 20
+"""Jobs at the head of the order that advise mode prints."""
 _FULL_COLLECTION = 60
 """Rounds after which all garbage is looked for, not only young one."""
 
@@ -69,6 +72,7 @@ class Service:
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._notifier = Notifier()
+        self._advised: tuple[list[str], list[str]] = ([], [])
 
     # --- signals
 
@@ -168,6 +172,7 @@ class Service:
         while not self._stop.is_set() and not self._reload.is_set():
             record = agent.round()
             self._notifier.alive()
+            self._advise(record)
             if record is not None and agent.last_state is not None:
                 compared = compared or self._compare(agent, agent.last_state)
                 forecaster.give(
@@ -194,6 +199,15 @@ class Service:
         for note in range_notes(agent.policy, cluster):
             self.log.warning("unlike training", note=note)
         return True
+
+    def _advise(self, record: RoundRecord | None) -> None:
+        """In advise mode, print the head of the order and what to start, whenever these change."""
+        if record is None or self.settings.mode != "advise":
+            return
+        advice = ([one.job for one in record.order[:_ADVISED]], [one.job for one in record.starts])
+        if advice != self._advised:
+            self._advised = advice
+            self.log.info("order", first=advice[0], start_now=advice[1], waiting=record.pending)
 
     def _write_predictions(self, agent: Agent, forecaster: Forecaster) -> None:
         for number, rows in forecaster.rows():
