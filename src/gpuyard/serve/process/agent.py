@@ -24,6 +24,8 @@ from gpuyard.serve.waits.run_times import RunTimes
 
 HALTED = "halted"
 _RUN_TIMES = "run_times"
+_NOTE_EVERY = 30
+"""Rounds after which run times of finished jobs are kept, for an agent that comes after a sudden end."""
 _PRUNE_EVERY = 500
 """Rounds after which old ones are removed from the journal."""
 
@@ -274,6 +276,7 @@ class Agent:
             )
             if record.number % _PRUNE_EVERY == 0:
                 self.journal.prune(self.settings.keep_days, self.settings.keep_mb, record.wall_s)
+            if record.number % _NOTE_EVERY == 0:
                 self.journal.set_note(_RUN_TIMES, self.run_times.to_json())
         except JournalError as error:
             self._fail("journal", str(error), "journal")

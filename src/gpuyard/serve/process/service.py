@@ -13,7 +13,7 @@ import gpuyard
 from gpuyard.errors import InputError, setting
 from gpuyard.policies.base import Policy, as_policy
 from gpuyard.policies.policy_file import parse_rules
-from gpuyard.serve.adapter import Adapter
+from gpuyard.serve.adapter import Adapter, AdapterError
 from gpuyard.serve.decision.deciding import check_served
 from gpuyard.serve.decision.live_cluster import known_cluster, live_cluster
 from gpuyard.serve.decision.ranges import range_check, range_notes
@@ -155,6 +155,7 @@ class Service:
         stack.callback(gc.enable)
         metrics.set_leader(True)
         self.log.info("serving", policy=policy.name, mode=settings.mode, control=settings.control)
+        _check_commands(adapter)
         self._notifier.ready(f"{settings.mode}: {policy.name}")
         self._rounds(agent, forecaster, rounds)
         if not self._reload.is_set():
@@ -215,6 +216,15 @@ class Service:
                 agent.journal.write_predictions(number, rows)
             except JournalError as error:
                 self.log.warning("predictions not recorded", error=str(error))
+
+
+def _check_commands(adapter: Adapter) -> None:
+    """Refuse to serve without the scheduler's commands; a scheduler that is down may come up."""
+    try:
+        adapter.observe()
+    except AdapterError as error:
+        if error.code == "missing":
+            raise InputError(str(error)) from None
 
 
 def _open_journal(settings: ServeSettings) -> Journal:
