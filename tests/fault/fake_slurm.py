@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 COMMANDS = ("squeue", "sinfo", "scontrol", "sacct")
-RECORDED = Path(__file__).parents[1] / "data" / "slurm-json" / "22.05"
+RECORDED = Path(__file__).parents[1] / "live" / "recorded" / "22.05"
 SHOWN = {
     "config": "SelectTypeParameters = CR_CORE_MEMORY\nSLURM_VERSION = 22.05.8\n",
     "partition": "PartitionName=gpu Default=YES MaxTime=UNLIMITED Nodes=gn[1-4] State=UP\n",

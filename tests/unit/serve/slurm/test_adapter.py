@@ -12,7 +12,7 @@ from gpuyard.serve.slurm.adapter import SlurmAdapter
 from gpuyard.serve.slurm.commands import Commands
 from gpuyard.serve.state import ClusterState
 
-DATA = Path(__file__).parents[3] / "data" / "slurm-json"
+DATA = Path(__file__).parents[3] / "live" / "recorded"
 
 
 class Recorded(Commands):

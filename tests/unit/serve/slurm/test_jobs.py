@@ -11,7 +11,7 @@ from gpuyard.serve.slurm.jobs import FIELDS, MOST_TASKS, JobList, Memory, read_j
 from gpuyard.serve.slurm.site import PartitionRules, Site
 from gpuyard.serve.state import Job, Node, Partition, Share
 
-DATA = Path(__file__).parents[3] / "data" / "slurm-json"
+DATA = Path(__file__).parents[3] / "live" / "recorded"
 NODES = tuple(Node(f"gn{n}", 4, "a100", 32, 256_000) for n in range(1, 5))
 NAMES = tuple(node.name for node in NODES)
 SITE = Site(

@@ -8,7 +8,7 @@ import pytest
 
 from gpuyard.serve.slurm.requests import Asked, Place, UnclearError, asked
 
-DATA = Path(__file__).parents[3] / "data" / "slurm-json"
+DATA = Path(__file__).parents[3] / "live" / "recorded"
 PLACE = Place(most_gpus=4, most_cpus=32, memory_sizes_mib=frozenset({256_000}))
 WHOLE = 256_000
 SHAPES = {
