@@ -47,6 +47,12 @@ FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::sh
     }
 }
 
+std::unique_ptr<FullSimulator> FullSimulator::copy() const {
+    std::unique_ptr<FullSimulator> copied(new FullSimulator(*this));
+    copied->listener_ = nullptr;
+    return copied;
+}
+
 Time FullSimulator::draw_time(std::uint64_t stream, std::int32_t node, Time mean_us) const {
     const double e =
         exponential(settings_->seed, stream, static_cast<std::uint64_t>(node), failures_of_node_[as_index(node)]);

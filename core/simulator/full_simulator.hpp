@@ -51,9 +51,10 @@ class FullSimulator {
 public:
     FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
                   std::shared_ptr<const Settings> settings, Needs needs, const Past& past);
-    FullSimulator(const FullSimulator&) = delete;
     FullSimulator& operator=(const FullSimulator&) = delete;
 
+    // As it is now, with nobody listening.
+    std::unique_ptr<FullSimulator> copy() const;
     void set_listener(QueueListener* listener) { listener_ = listener; }
 
     // Moves to the next instant. False when nothing is left to happen, or nothing that could help the jobs that wait.
@@ -84,6 +85,8 @@ public:
     std::vector<Downtime> downtime(Time end_us) const;
 
 private:
+    FullSimulator(const FullSimulator&) = default;
+
     enum class JobState : std::uint8_t { unborn, waiting, promised, starting, running, stopping, finished };
     enum class EventKind : std::uint8_t { finish, repair, failure, stop, begin };
     struct Event {

@@ -269,7 +269,15 @@ def test_a_replay_of_the_schedule_says_what_deciding_again_says(policy: str) -> 
         assert str(replayed) == str(again), "texts, because nan is not nan"
 
 
-@pytest.mark.parametrize("policy", ["sjf+easy", "fifo+conservative", "srtf+greedy"])
+@pytest.mark.parametrize("policy", ["fifo+conservative", "srtf+greedy", "tiresias", "gittins", "drf+easy"])
+def test_jobs_that_come_after_its_end_do_not_change_the_story(policy: str) -> None:
+    for job in range(0, 400, 80):
+        whole = story_of(BUSY, job, "2x8", policy)
+        came = BUSY.frame.filter(BUSY.frame["submit_s"] <= whole.end_s)
+        assert str(story_of(Workload(came, BUSY.metadata), job, "2x8", policy)) == str(whole)
+
+
+@pytest.mark.parametrize("policy", ["sjf+easy", "fifo+greedy"])
 def test_later_jobs_do_not_change_the_story(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [story_of(BUSY, job, "2x8", policy) for job in range(0, 400, 80)]
     sizes = []
