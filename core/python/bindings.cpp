@@ -387,6 +387,7 @@ void bind_simulation(nb::module_& m) {
             },
             "progress"_a = nb::none())
         .def("schedule", [](const WatchedRun& run) { return to_dict(schedule_of(run.simulator())); })
+        .def_prop_ro("started_as_planned", &WatchedRun::started_as_planned)
         .def("look", &WatchedRun::look, "every"_a)
         .def("advance", &WatchedRun::advance)
         .def_prop_ro("finished", [](const WatchedRun& run) { return run.simulator().finished(); })

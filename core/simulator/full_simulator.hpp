@@ -73,6 +73,8 @@ public:
     const Settings& settings() const { return *settings_; }
     std::int64_t finished() const { return finished_; }
     bool has_finished(JobId job) const { return state_[as_index(job)] == JobState::finished; }
+    // Whether nothing happens at this instant but what the policy wanted to be woken for.
+    bool only_woken() const { return only_woken_; }
     const std::vector<JobId>& waiting() const { return waiting_; }  // by id
     QueuedJob queued(JobId job) const;
 
@@ -109,6 +111,7 @@ private:
 
     bool stale(const Event& event) const;
     Time next_time();
+    Time next_happening() const;
     bool stuck() const;
     void handle(const Event& event);
     void submit(JobId job);
@@ -169,6 +172,7 @@ private:
     std::int32_t nodes_down_ = 0;
     std::int64_t promised_ = 0;  // jobs
     Time wake_us_ = kEndless;    // when the policy wants to decide again
+    bool only_woken_ = false;
     Time decides_from_us_ = 0;
     bool changed_ = false;          // since the last backfill pass of `slurm`
     Time calc_at_backfill_us_ = 0;  // what `multifactor` was as of then

@@ -31,8 +31,11 @@ void WatchedRun::run(const Progress& progress) {
         if (!simulator_.next_instant()) throw std::logic_error("jobs are left waiting on an idle cluster");
         clock.instant(simulator_.finished());
         if (simulator_.waiting().empty() && !always) continue;
-        if (again_ == nullptr && waits(simulator_)) again_ = simulator_.copy();
+        const bool waiting = waits(simulator_);
+        if (again_ == nullptr && waiting) again_ = simulator_.copy();
         Decision decision = native_.decide(keeps_plan_);
+        if (simulator_.only_woken() && !decision.starts.empty() && (again_ == nullptr || waiting))
+            started_as_planned_ = true;
         simulator_.apply(decision);
         if (again_ != nullptr) keep(std::move(decision));
     }
@@ -62,7 +65,7 @@ bool WatchedRun::advance() {
 }
 
 bool WatchedRun::halts() {
-    if (!waits(*again_)) return false;
+    if (!waits(*again_) || (again_->only_woken() && !keeps_plan_)) return false;
     const auto starts = [&](const Start& start) { return start.job == job_; };
     const bool asked = decisions_++ % every_ == 0;
     return asked || std::any_of(decided_[at_].starts.begin(), decided_[at_].starts.end(), starts);

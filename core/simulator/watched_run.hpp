@@ -28,8 +28,12 @@ public:
     // When the job was stopped, and for whom.
     const std::vector<std::pair<Time, JobId>>& stops() const { return stops_; }
 
+    // Whether a job, until the watched one first started, did so at an instant at which nothing else happened: such a
+    // start was planned before.
+    bool started_as_planned() const { return started_as_planned_; }
+
     // After `run`, once: halts at every `every`-th decision during which the job waits, the first one included, and at
-    // its starts.
+    // its starts. Instants for which only a plan of the policy's own asked are left out.
     void look(std::int64_t every);
     // On to the next halt, at which the decision is not carried out yet. False: the job has finished.
     bool advance();
@@ -50,6 +54,7 @@ private:
     std::unique_ptr<FullSimulator> again_;  // as of when the job came, before anything was decided then
     std::vector<Decision> decided_;         // from then on
     std::vector<std::pair<Time, JobId>> stops_;
+    bool started_as_planned_ = false;
     // Of the second time.
     std::int64_t every_ = 0;
     std::int64_t decisions_ = 0;  // during which the job waited

@@ -141,9 +141,10 @@ def watch(past: Past, policy: PolicySpec, entry: int, progress: Progress | None 
         entry: The job, by its entry in the schedule.
         progress: Called with the number of jobs finished so far.
     """
-    if past.schedule.runs is None and (found := _replayed(past, policy, entry)) is not None:
-        return found
-    return _decided_again(past, policy, entry, progress)
+    if past.schedule.runs is not None or (past.run is not None and past.run.started_as_planned):
+        return _decided_again(past, policy, entry, progress)
+    found = _replayed(past, policy, entry) if past.run is None else _carried_out_again(past, policy, entry)
+    return found or _decided_again(past, policy, entry, progress)
 
 
 def _stride(past: Past, entry: int) -> int:
@@ -178,6 +179,29 @@ def _replayed(past: Past, policy: PolicySpec, entry: int) -> Watch | None:
         if jobs:
             simulator.apply(starts.decision(jobs))
     return None
+
+
+def _carried_out_again(past: Past, policy: PolicySpec, entry: int) -> Watch:
+    """The same as ``_replayed``, by the decisions that the run has kept."""
+    watch, native, run = Watch(entry, every=_stride(past, entry)), policy.compile(), past.run
+    assert run is not None
+    begin_s = past.schedule.start_us[entry] / 1e6
+    run.look(watch.every)
+    while run.advance():
+        snapshot = run.snapshot()
+        watch.ask(snapshot, native)
+        if snapshot.now_s == begin_s:
+            watch.see_nodes(snapshot)
+            break
+        if later := _later(past, entry, run.decision):
+            watch.see_starts(snapshot, native, later)
+        watch.deny_start()
+    return watch
+
+
+def _later(past: Past, entry: int, decision: _core.Decision) -> list[int]:
+    """Jobs that start by a decision and came later than this one."""
+    return [job for job, _ in decision.starts if past.submit_us[job] > past.submit_us[entry]]
 
 
 class _Starts:
@@ -232,8 +256,7 @@ def _decided_again(past: Past, policy: PolicySpec, entry: int, progress: Progres
     while run.advance():
         snapshot = run.snapshot()
         watch.ask(snapshot, native)
-        starts = [job for job, _ in run.decision.starts]
-        later = [job for job in starts if past.submit_us[job] > past.submit_us[entry]]
+        later = _later(past, entry, run.decision)
         if later and snapshot.now_s < begin_s:
             watch.see_starts(snapshot, native, later)
     watch.stopped_for = dict(run.stops)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,21 @@ def test_a_replay_of_the_schedule_says_what_deciding_again_says(policy: str) -> 
         again = watch._decided_again(past, spec, entry, None)
         assert replayed is not None
         assert str(replayed) == str(again), "texts, because nan is not nan"
+
+
+@pytest.mark.parametrize("policy", ["fifo+conservative", "sjf+conservative", "drf+easy", "qssf+greedy"])
+def test_decisions_that_were_kept_say_what_a_replay_says(policy: str) -> None:
+    spec, cluster = parse_policy(policy), parse_cluster("2x8")
+    config = SimulationConfig(estimates="requested")
+    inputs = prepare(BUSY, cluster, spec, config)
+    result = simulate(BUSY, cluster, spec, config)
+    past = watch.Past(inputs, microseconds(BUSY.frame["submit_s"]), result.schedule)
+    for entry in range(0, 400, 40):
+        run = watch.run_until_done(inputs, spec, entry)
+        replayed = watch._replayed(past, spec, entry)
+        assert (replayed is None) == run.started_as_planned
+        if replayed is not None:
+            assert str(watch._carried_out_again(replace(past, run=run), spec, entry)) == str(replayed)
 
 
 @pytest.mark.parametrize("policy", ["fifo+conservative", "srtf+greedy", "tiresias", "gittins", "drf+easy"])
