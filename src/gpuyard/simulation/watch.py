@@ -148,11 +148,14 @@ def watch(past: Past, policy: PolicySpec, entry: int, progress: Progress | None 
 
 
 def _stride(past: Past, entry: int) -> int:
-    """Of how many decisions during the job's wait one is asked about."""
+    """Of how many decisions during the job's waits, before and between its runs, one is asked about."""
     submit_us, schedule = past.submit_us, past.schedule
-    moments = np.concatenate([submit_us, schedule.end_us])
-    within = (moments >= submit_us[entry]) & (moments < schedule.start_us[entry])
-    return max(1, -(-len(np.unique(moments[within])) // MOST_ASKED))
+    moments = np.unique(np.concatenate([submit_us, schedule.end_us]))
+    pieces = schedule.pieces()
+    own = pieces.entry == entry
+    from_us = np.append(submit_us[entry], pieces.released_us[own][:-1])
+    waited = np.searchsorted(moments, pieces.taken_us[own]) - np.searchsorted(moments, from_us)
+    return max(1, -(-int(waited.sum()) // MOST_ASKED))
 
 
 def _replayed(past: Past, policy: PolicySpec, entry: int) -> Watch | None:
