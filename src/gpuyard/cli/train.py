@@ -211,7 +211,7 @@ def _run(
 
 
 def _outline(directory: Path, config: TrainConfig, json: bool) -> int:
-    from gpuyard.learn.process.outline import outline_in_words, outline_run
+    from gpuyard.learn.outline import outline_in_words, outline_run
     from gpuyard.learn.run import check_is_free
 
     check_is_free(directory)

@@ -35,11 +35,17 @@ class Outline:
     def seconds(self) -> float | None:
         """How long training would take, without validations; None if that is not known."""
         training = self.config.training
-        limit = None if training.minutes is None else training.minutes * 60
         if self.samples_per_s is None:
             return None
         needed = training.steps / (self.samples_per_s * (training.processes or 1))
-        return needed if limit is None else min(needed, limit)
+        return needed if self.limit_s is None else min(needed, self.limit_s)
+
+    @property
+    def limit_s(self) -> float | None:
+        """After how long it ends in any case; `search` has that among its own settings."""
+        minutes = self.config.training.minutes
+        own: float | None = getattr(self.config.settings, "seconds", None)
+        return own if minutes is None else minutes * 60
 
     def document(self) -> dict[str, Any]:
         """As JSON-ready values."""
@@ -118,8 +124,8 @@ def outline_in_words(outline: Outline, directory: str) -> str:
 
 
 def _time_in_words(outline: Outline) -> str:
-    minutes = outline.config.training.minutes
-    limit = "" if minutes is None else f" It ends after {duration(minutes * 60)} at the latest."
+    limit_s = outline.limit_s
+    limit = "" if limit_s is None else f" It ends after {duration(limit_s)} at the latest."
     if outline.seconds is None or outline.samples_per_s is None:
         return f"How long it takes is not known beforehand.{limit}"
     return (
