@@ -46,6 +46,7 @@ LIMITS = """
 - **What it costs.** Long jobs pay for short ones within the limits: the 99th percentile of no class of jobs
   rises by more than a quarter, and the longest wait by no more than half.
 - **Do windows say what a replay says?** [Nearly always](agreement.md).
+- **Does a live agent hold on a real Slurm?** [10,000 jobs while it is killed again and again](serve.md).
 - **Does a simulated "today" wait as the real one did?** [Fairly on a real Slurm, poorly on most
   public logs](calibration.md). [Job by job](fidelity.md) a simulated Slurm is about as far from the real one
   as that is from itself.

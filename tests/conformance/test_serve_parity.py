@@ -184,19 +184,12 @@ def test_a_model_serves_as_it_simulates(name: str, tmp_path: Path) -> None:
     check(tmp_path, policy, jobs, cluster, SimulationConfig(estimates="requested"))
 
 
-PLANS = pytest.mark.xfail(
-    strict=True, reason="the core forgets when to wake, if a decision is not that of a policy of its own"
-)
-
-
-@PLANS
 def test_plans_on_nodes_of_all_kinds_are_served_as_simulated(tmp_path: Path) -> None:
     jobs = make_workload(whole_gpu_workload().frame.head(80))
     config = SimulationConfig(estimates="requested", seed=5)
     check(tmp_path, "fifo+conservative", jobs, mixed_cluster(), config)
 
 
-@PLANS
 def test_the_core_wakes_when_a_decision_from_outside_asks_for_it() -> None:
     cluster, policy, config = parse_cluster("1x8"), as_policy(parse_policy("fifo")), SimulationConfig()
     jobs = make_workload(plain(2, seed=1).frame.with_columns(submit_s=pl.lit(0.0), duration_s=pl.lit(100.0)))
@@ -227,11 +220,7 @@ def test_policies_that_stop_jobs_are_refused_by_a_simulated_cluster() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("estimates", ["requested", "history"])
 @pytest.mark.parametrize("policy", SERVED)
-def test_every_heuristic_serves_as_it_simulates(
-    policy: str, estimates: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    if "conservative" in policy:
-        request.applymarker(pytest.mark.xfail(strict=False, reason=PLANS.kwargs["reason"]))
+def test_every_heuristic_serves_as_it_simulates(policy: str, estimates: str, tmp_path: Path) -> None:
     jobs = make_workload(whole_gpu_workload().frame.head(40 if policy.endswith("milp") else 120))
     how = legal(policy)
     if policy.endswith("milp"):

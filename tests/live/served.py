@@ -269,12 +269,12 @@ StartBox = Callable[[BoxSettings], contextlib.AbstractContextManager[SlurmBox]]
 
 
 @contextlib.contextmanager
-def served(keep: Path | None = None, start: StartBox = start_box) -> Iterator[Served]:
+def served(keep: Path | None = None, start: StartBox | None = None) -> Iterator[Served]:
     """16 nodes of 8 GPUs on loopback, with the submit script; nothing is left of it afterwards.
 
     Args:
         keep: Where to copy logs, settings and journals; None: nowhere.
-        start: Starts the Slurm.
+        start: Starts the Slurm; None: that of this machine.
     """
     place = Path(tempfile.mkdtemp(prefix="served-", dir="/tmp"))  # sockets need short paths
     place.chmod(0o755)
@@ -285,8 +285,9 @@ def served(keep: Path | None = None, start: StartBox = start_box) -> Iterator[Se
         lines=(*LINES, f"JobCompLoc={place}/jobcomp.log"),
         files=(("job_submit.lua", script),),
     )
+    logs = None if keep is None else keep / "slurm"
     try:
-        with start(settings) as box:
+        with start(settings) if start else start_box(settings, keep_logs=logs) as box:
             running = Served(box, place)
             try:
                 yield running

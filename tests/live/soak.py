@@ -101,7 +101,7 @@ class Soak:
     def __init__(self, cluster: Served, plan: Plan) -> None:
         self.cluster, self.plan, self.watch = cluster, plan, Watch()
         self.state = cluster.place / NAME
-        self.runs = cluster.place / "runs.log"
+        self.runs, self.errors = cluster.place / "runs.log", cluster.place / "errors.log"
         self.done = Counter[str]()
         self.draw = random.Random(plan.seed + 1)
         self.over = threading.Event()
@@ -139,8 +139,9 @@ class Soak:
         return findings(self.cluster, NAME, self.plan.jobs, self.runs, took_s)
 
     def _prepare(self) -> None:
-        self.runs.touch()
-        self.runs.chmod(0o666)
+        for path in (self.runs, self.errors):
+            path.touch()
+            path.chmod(0o666)
         self.config = self.cluster.settings(
             NAME, watchdog_s=self.plan.silence_s, start_timeout_s=15.0, keep_mb=DISK_MB / 4
         )
@@ -178,6 +179,7 @@ class Soak:
             *("--parsable", "--output=/dev/null", "--chdir=/", "--export=NONE", "--uid=games", "--mem=100"),
             *(f"--gres=gpu:{gpus // nodes}", f"--nodes={nodes}", "--ntasks-per-node=1"),
             *(f"--time={draw.randint(1, 60)}", f"--job-name=soak-{number}"),
+            *(f"--error={self.errors}", "--open-mode=append"),
             f"--wrap=echo soak-{number} $SLURM_JOB_ID >> {self.runs}; exec sleep 0.1",
         )
         while not self.over.is_set():

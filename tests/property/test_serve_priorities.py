@@ -11,7 +11,7 @@ from gpuyard.serve.adapter import Reorder
 from gpuyard.serve.decision.guard import guard_order, new_priorities, priority_range
 from gpuyard.serve.records import Ranked
 from gpuyard.serve.settings import ServeSettings
-from gpuyard.serve.state import ClusterState, Job
+from gpuyard.serve.state import ClusterState, Job, Node
 
 NOW_S = 100_000.0
 LOW, HIGH = 1_000, 1_000_000
@@ -152,3 +152,14 @@ def test_ten_thousand_priorities_take_well_under_a_second() -> None:
         values = after(jobs, new_priorities(jobs, 1_000_000_000, 2_000_000_000))
         assert time.process_time() - began < 1.0
         assert descends(values)
+
+
+def test_a_canary_hands_round_its_own_priorities_and_nobody_elses() -> None:
+    jobs = tuple(Job(str(number), "waiting", float(number), priority=100.0 - number) for number in range(6))
+    users = tuple(replace(job, user="ana" if int(job.id) % 2 else "bo") for job in jobs)
+    state = ClusterState("test", 10.0, users, (Node("n1", 8),))
+    settings = ServeSettings(mode="canary", control="order", canary_users=("ana",))
+    order = [Ranked(str(number)) for number in (5, 4, 3, 2, 1, 0)]
+    actions = guard_order(order, state, settings, 1).actions
+    written = {action.job: action.priority for action in actions if isinstance(action, Reorder)}
+    assert written == {"5": 99, "1": 95}

@@ -52,6 +52,7 @@ class Signs:
         temporary = self.heartbeat.with_name(f".{HEARTBEAT}.{os.getpid()}")
         try:
             temporary.write_text(text, encoding="ascii")
+            temporary.chmod(0o644)  # slurmctld reads it, as another user
             temporary.replace(self.heartbeat)
         except OSError:
             with contextlib.suppress(OSError):
@@ -83,6 +84,11 @@ class Signs:
         return silence_s if silence_s > -60.0 else None
 
     @property
+    def known(self) -> bool:
+        """Whether an agent ever served from here."""
+        return any((self.directory / name).exists() for name in (LOCK, HEARTBEAT))
+
+    @property
     def halted(self) -> bool:
         """Whether somebody asked the agent to keep its hands off. What cannot be read counts as yes."""
         try:
@@ -97,6 +103,7 @@ class Signs:
         """Ask the agent to keep its hands off from its next round on."""
         self.make()
         self.halt_file.write_text(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {why}\n", encoding="utf-8")
+        self.halt_file.chmod(0o644)
 
     def resume(self) -> bool:
         """Let the agent act again; whether it was halted."""

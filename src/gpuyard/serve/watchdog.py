@@ -18,12 +18,14 @@ class Look:
         why: What is wrong; empty if it is alive.
         outcomes: What became of the jobs that were given back.
         error: Why jobs could not be listed; empty if they could, or there was no need.
+        silence_s: How long ago the last heartbeat was; None if there is none.
     """
 
     alive: bool
     why: str = ""
     outcomes: tuple[Outcome, ...] = ()
     error: str = ""
+    silence_s: float | None = None
 
     @property
     def ok(self) -> bool:
@@ -48,7 +50,7 @@ def look(signs: Signs, adapter: Adapter, silence_s: float, now_s: float | None =
     elif silent_s > silence_s:
         why = f"the last heartbeat was {silent_s:.0f} s ago"
     else:
-        return Look(True)
+        return Look(True, silence_s=silent_s)
     return release(adapter, why)
 
 
@@ -78,8 +80,13 @@ def watch(
         every_s: Time from one look to the next, seconds.
         go_on: Asked before every look.
     """
+    log.info("watching", state_dir=str(signs.directory), watchdog_s=silence_s, every_s=every_s)
+    said: tuple[str, str] | None = None
     while go_on():
-        report(look(signs, adapter, silence_s), log)
+        found = look(signs, adapter, silence_s)
+        if found.outcomes or (found.error, found.error and found.why[:12]) != said:
+            report(found, log)
+        said = (found.error, found.error and found.why[:12])
         time.sleep(every_s)
 
 

@@ -26,7 +26,8 @@ MOST_RANKED = 30
 STALE_ROUNDS = 5
 """A last round older than this many intervals is alarming."""
 GOOD, WARNING, BAD = "green", "yellow", "bold red"
-MODES = {"shadow": "cyan", "advise": "cyan", "canary": "yellow", "active": "green", "halted": BAD}
+MODES = {"shadow": "cyan", "advise": "cyan", "canary": "yellow", "active": "green"}
+MODES |= dict.fromkeys(("halted", "dead"), BAD)
 
 Fact = tuple[str, Text | str]
 
@@ -85,6 +86,8 @@ def _status_facts(status: Mapping[str, Any]) -> Iterable[Fact]:
     yield "queue", _queue(status)
     if status.get("held") is not None:
         yield "held by the agent", plural(status["held"], "job")
+    if status.get("acts_on") is not None:
+        yield "acts on", f"{status['acts_on']:,} of {plural(status.get('pending') or 0, 'waiting job')}"
     if status.get("gpus"):
         used = status.get("gpus_in_use") or 0
         yield "GPUs in use", f"{used:,} of {status['gpus']:,} ({_percent(used / status['gpus'], 0)})"
@@ -230,12 +233,12 @@ def show_order(console: Console, order: Mapping[str, Any]) -> None:
         console.print(table)
     if len(ranked) > MOST_RANKED:
         console.print(f"and {plural(len(ranked) - MOST_RANKED, 'job')} more")
-    for one in order["left"][:MOST_ROWS]:
-        console.print(
-            f"left to the scheduler: {printable(one['job'])} ({printable(one['why'])})", style="dim"
-        )
-    if len(order["left"]) > MOST_ROWS:
-        console.print(f"and {plural(len(order['left']) - MOST_ROWS, 'job')} more", style="dim")
+    reasons: dict[str, list[str]] = {}
+    for one in order["left"]:
+        reasons.setdefault(printable(one["why"]), []).append(printable(one["job"]))
+    for why, jobs in reasons.items():
+        more = f" and {len(jobs) - MOST_ROWS:,} more" if len(jobs) > MOST_ROWS else ""
+        console.print(f"left to the scheduler ({why}): {', '.join(jobs[:MOST_ROWS])}{more}", style="dim")
 
 
 def show_explanation(console: Console, explanation: Mapping[str, Any]) -> None:
@@ -253,6 +256,8 @@ def _explanation_facts(explanation: Mapping[str, Any]) -> Iterable[Fact]:
     if asks:
         nodes = f" on {plural(asks['nodes'], 'node')}" if asks.get("nodes") else ""
         yield "asks for", f"{plural(asks.get('gpus') or 0, 'GPU')}{nodes}"
+    if explanation.get("decided_by"):
+        yield "decided by", printable(explanation["decided_by"])
     free = explanation.get("free")
     if free:
         on_nodes = plural(free["nodes"], "node")

@@ -264,7 +264,7 @@ def test_the_order_shows_ranks_starts_and_what_is_left() -> None:
     ):
         assert words in text
     assert text.count("would start now") == 1
-    assert "and 2 jobs more" in text
+    assert "and 2 more" in text
     nothing = console()
     show_order(nothing, {"round": None, "order": [], "starts": [], "left": []})
     assert text_of(nothing) == "No round yet.\n"

@@ -27,10 +27,16 @@ Flags = Annotated[
     ),
 ]
 FLAGS = ServeSettings()
+DEFAULT_DIR = FLAGS.state_dir
+SITE = Path("/etc/gpuyard/serve.toml")
+"""Settings of an installation, for commands that are given neither a file nor a directory."""
 Config = Annotated[Path | None, Parameter(help="A TOML file of settings; flags replace what it says.")]
 StateDir = Annotated[
     Path | None,
-    Parameter(help="The agent's state directory; without it, that of --config, or gpuyard-serve."),
+    Parameter(
+        help="The agent's state directory; without it, that of --config, ./gpuyard-serve, or that of "
+        "/etc/gpuyard/serve.toml."
+    ),
 ]
 
 
@@ -58,7 +64,7 @@ def located(config: Path | None, state_dir: Path | None) -> ServeSettings:
 
 def _read(config: Path | None) -> dict[str, Any]:
     if config is None:
-        return {}
+        return dict(read_toml(SITE)) if SITE.is_file() and not DEFAULT_DIR.exists() else {}
     if not config.is_file():
         raise InputError(f"--config {config}: there is no such file")
     return dict(read_toml(config))

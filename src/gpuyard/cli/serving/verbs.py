@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,10 @@ from gpuyard.errors import InputError
 
 if TYPE_CHECKING:
     from gpuyard.serve.adapter import Adapter
+    from gpuyard.serve.records import RoundRecord
     from gpuyard.serve.settings import ServeSettings
+    from gpuyard.serve.signs import Signs
+    from gpuyard.serve.state import ClusterState
 
 serve_app = App(name="serve")
 Once = Annotated[bool, Flag, Parameter(help="Look once and end; for a timer.")]
@@ -64,7 +68,7 @@ def status(
     config: Config = None,
     watch: Annotated[bool, Flag, Parameter(help="Stay, and show every second anew.")] = False,
     json: Json = False,
-) -> None:
+) -> int:
     """Show how the agent does: mode, who decides, queue, what it holds, what went wrong.
 
     Example: gpuyard serve status
@@ -72,12 +76,15 @@ def status(
     from gpuyard.terminal.serve import show_status, watch_status
 
     chosen = located(config, state_dir)
-    if json:
-        print_json(_status(chosen))
-    elif watch:
+    if watch and not json:
         watch_status(open_console(), lambda: _status(chosen))
+        return 0
+    found = _status(chosen)
+    if json:
+        print_json(found)
     else:
-        show_status(open_console(), _status(chosen))
+        show_status(open_console(), found)
+    return 0 if found["alive"] else 1
 
 
 def _status(chosen: ServeSettings) -> dict[str, Any]:
@@ -93,7 +100,8 @@ def _status(chosen: ServeSettings) -> dict[str, Any]:
         signs = Signs(chosen.state_dir)
         found = {
             "alive": False,
-            "why_not": str(error),
+            "mode": "dead",
+            "why_not": "no agent answers; what is shown is its last round",
             "halted": signs.halted,
             "heartbeat_age_s": signs.silence_s(),
             "state_dir": str(chosen.state_dir),
@@ -103,16 +111,30 @@ def _status(chosen: ServeSettings) -> dict[str, Any]:
         try:
             with Journal.open(chosen.journal, readonly=True) as journal:
                 last = journal.last()
+                state = None if last is None else journal.state(last.number)
         except JournalError as problem:
             return found | {"journal": str(problem)}
         if last is not None:
-            found |= {
-                "round": last.number,
-                "round_at_s": last.wall_s,
-                "mode": last.mode,
-                "policy": last.policy,
-            }
+            found |= _last_known(last, state)
         return found
+
+
+def _last_known(last: RoundRecord, state: ClusterState | None) -> dict[str, Any]:
+    """What the journal says of an agent that does not answer."""
+    held = 0 if state is None else sum(job.held == "agent" for job in state.jobs)
+    alarm = f"{held} jobs were held then: gpuyard serve release returns those that still are" if held else ""
+    return {
+        "round": last.number,
+        "age_s": max(0.0, time.time() - last.wall_s),
+        "policy": last.policy,
+        "control": last.control,
+        "decider": last.decider,
+        "pending": last.pending,
+        "held": held,
+        "source": "" if state is None else state.source,
+        "last_mode": last.mode,
+        "alarms": [alarm] if alarm else [],
+    }
 
 
 @serve_app.command
@@ -229,14 +251,19 @@ def halt(
 
     Example: gpuyard serve halt --why "maintenance"
     """
-    from gpuyard.serve.signs import Signs
     from gpuyard.serve.watchdog import release as give_back
 
     chosen = located(config, state_dir)
-    Signs(chosen.state_dir).halt(f"{getpass.getuser()} {why}".strip())
-    return _released(
-        give_back(slurm_adapter(chosen), "halted"), json, "halted; gpuyard serve resume lets it act"
-    )
+    signs = _signs(chosen)
+    signs.halt(f"{getpass.getuser()} {why}".strip())
+    where = signs.halt_file.resolve()
+    found = give_back(slurm_adapter(chosen), "halted")
+    if found.error and not json:
+        raise InputError(
+            f"halted ({where} is written, and a living agent obeys it), but no job could be returned here: "
+            f"{found.error}; run gpuyard serve release when Slurm answers"
+        )
+    return _released(found, json, f"halted by {where}; gpuyard serve resume lets the agent act again")
 
 
 @serve_app.command
@@ -245,10 +272,7 @@ def resume(*, state_dir: StateDir = None, config: Config = None, json: Json = Fa
 
     Example: gpuyard serve resume
     """
-    from gpuyard.serve.signs import Signs
-
-    chosen = located(config, state_dir)
-    was = Signs(chosen.state_dir).resume()
+    was = _signs(located(config, state_dir)).resume()
     if json:
         print_json({"was_halted": was})
     else:
@@ -257,7 +281,7 @@ def resume(*, state_dir: StateDir = None, config: Config = None, json: Json = Fa
 
 @serve_app.command
 def release(*, state_dir: StateDir = None, config: Config = None, json: Json = False) -> int:
-    """Return every job that the agent holds or has ranked to Slurm, once; a living agent continues after that.
+    """Return every job that the agent holds or has ranked to Slurm; a living agent handles later ones only.
 
     Example: gpuyard serve release
     """
@@ -270,14 +294,17 @@ def release(*, state_dir: StateDir = None, config: Config = None, json: Json = F
 def watchdog(
     *,
     once: Once = False,
+    watchdog_s: Annotated[
+        float | None, Parameter(help="How long the agent may be silent, s. Not given: as in --config, or 60.")
+    ] = None,
     every_s: Annotated[float, Parameter(help="Time from one look to the next, s.")] = 5.0,
     state_dir: StateDir = None,
     config: Config = None,
     json: Json = False,
 ) -> int:
-    """Return all jobs to Slurm if the agent has shown no life for watchdog_s.
+    """Return all jobs to Slurm if the agent has shown no life for --watchdog-s.
 
-    Needs neither the agent nor its policy. Run it next to the agent, or from a timer with --once.
+    Needs neither the agent nor its policy. It watches until Ctrl-C; from a timer, use --once.
 
     Example: gpuyard serve watchdog --state-dir gpuyard-serve
     """
@@ -287,9 +314,10 @@ def watchdog(
 
     chosen = located(config, state_dir)
     signs, adapter = Signs(chosen.state_dir), slurm_adapter(chosen)
+    silence_s = chosen.watchdog_s if watchdog_s is None else watchdog_s
     if once:
-        return _released(look(signs, adapter, chosen.watchdog_s), json)
-    watch(signs, adapter, chosen.watchdog_s, Log(), every_s)
+        return _released(look(signs, adapter, silence_s), json)
+    watch(signs, adapter, silence_s, Log(), every_s)
     return 0
 
 
@@ -324,6 +352,23 @@ def files(
     open_console().print("\n".join(f"wrote {directory / name}" for name in written) or "nothing to write")
 
 
+def _signs(chosen: ServeSettings) -> Signs:
+    """Files of an agent that is or was there.
+
+    Raises:
+        InputError: if none ever was: somebody in a hurry is in the wrong directory.
+    """
+    from gpuyard.serve.signs import Signs
+
+    signs = Signs(chosen.state_dir)
+    if not signs.known:
+        raise InputError(
+            f"no agent has ever served from {chosen.state_dir.resolve()}; give the --state-dir or the "
+            "--config of the one that runs"
+        )
+    return signs
+
+
 def _released(found: Any, json: bool, done: str = "") -> int:
     """Say what became of the jobs; 1 if some could not be given back."""
     refused = [one for one in found.outcomes if not one.ok and one.code != "missing"]
@@ -340,7 +385,7 @@ def _released(found: Any, json: bool, done: str = "") -> int:
         return 0 if found.ok else 1
     console = open_console()
     if found.alive:
-        console.print("The agent is alive; nothing to do.")
+        console.print(f"The last heartbeat was {found.silence_s:.0f} s ago; nothing to do.")
     elif found.error:
         raise InputError(f"no job could be given back: {found.error}")
     else:

@@ -259,15 +259,29 @@ def guard_order(
             verdicts.append(Verdict(f"{number}-h{len(verdicts)}", job.id, "reorder", "held", "it is held"))
             continue
         ours.append(job)
-    low, high = priority_range(state, settings)
+    if settings.mode == "canary":
+        wanted = _own_places(ours)
+    else:
+        wanted = new_priorities(ours, *priority_range(state, settings))
     actions: list[Start | Reorder] = []
-    for job, priority in new_priorities(ours, low, high):
+    for job, priority in wanted:
         if len(actions) >= settings.max_reorders:
             break
         id = f"{number}-{len(actions)}"
         actions.append(Reorder(job.id, priority, id))
         verdicts.append(Verdict(id, job.id, "reorder", "", f"priority {priority}"))
     return Guarded(tuple(actions), tuple(verdicts))
+
+
+def _own_places(ours: Sequence[Job]) -> list[tuple[Job, int]]:
+    """Priorities that these jobs have already, handed round among them: nobody else's place changes."""
+    written: list[tuple[Job, int]] = []
+    above = LARGEST_PRIORITY + 1
+    for job, place in zip(ours, sorted((int(job.priority) for job in ours), reverse=True), strict=True):
+        above = max(1, min(place, above - 1))
+        if above != int(job.priority):
+            written.append((job, above))
+    return written
 
 
 def new_priorities(ours: Sequence[Job], low: int, high: int) -> list[tuple[Job, int]]:

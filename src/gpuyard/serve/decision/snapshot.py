@@ -223,7 +223,7 @@ class Encoder:
         )
         why = job.left or self._unfit(job, state, cluster)
         if not why and not self.eligible(job):
-            why = "not the agent's"
+            why = "not held for the agent"
         return _Known(job, (job.submit_s, natural(job.id), job.id), why, [row])
 
     def _unfit(self, job: Job, state: ClusterState, cluster: Cluster) -> str:

@@ -24,6 +24,8 @@ from gpuyard.serve.waits.run_times import RunTimes
 
 HALTED = "halted"
 _RUN_TIMES = "run_times"
+_NOTE_EVERY = 30
+"""Rounds after which run times of finished jobs are kept, for an agent that comes after a sudden end."""
 _PRUNE_EVERY = 500
 """Rounds after which old ones are removed from the journal."""
 
@@ -146,6 +148,10 @@ class Agent:
             state = replace(state, ended=(*state.ended, *self._missed))
             self._missed = ()
         listed_s = time.perf_counter() - began
+        if listed_s > self.settings.max_age_s:
+            self._fail("observe", f"the state took {listed_s:.0f} s to list: too old to decide on", "stale")
+            self._give_back_if_lost()
+            return None
         self.observed_at = self._monotonic()
         before = self.memory.previous
         happened = self.memory.update(
@@ -270,6 +276,7 @@ class Agent:
             )
             if record.number % _PRUNE_EVERY == 0:
                 self.journal.prune(self.settings.keep_days, self.settings.keep_mb, record.wall_s)
+            if record.number % _NOTE_EVERY == 0:
                 self.journal.set_note(_RUN_TIMES, self.run_times.to_json())
         except JournalError as error:
             self._fail("journal", str(error), "journal")

@@ -4,10 +4,11 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from gpuyard.serve.decision.guard import in_scope
 from gpuyard.serve.journal import Journal
 from gpuyard.serve.process.agent import HALTED, Agent
 from gpuyard.serve.process.metrics import Metrics
-from gpuyard.serve.state import ClusterState
+from gpuyard.serve.state import ClusterState, Job
 from gpuyard.serve.waits.explaining import explain_job
 from gpuyard.serve.waits.forecaster import Forecaster
 
@@ -65,6 +66,7 @@ class Answers:
                 "running": len(state.running),
                 "held": sum(job.held == "agent" for job in state.jobs),
                 "in_flight": len(agent.memory.in_flight),
+                "acts_on": sum(self._acts_on(job) for job in state.waiting),
                 "gpus": sum(node.gpus for node in state.nodes),
                 "gpus_in_use": sum(job.gpus for job in state.running),
                 "closed_nodes": sum(bool(node.closed) for node in state.nodes),
@@ -89,6 +91,7 @@ class Answers:
                     "place": place,
                     "job": ranked.job,
                     "score": ranked.score,
+                    "acts": self._acts_on(state.by_id[ranked.job]),
                     "gpus": state.by_id[ranked.job].gpus,
                     "waited_s": max(0.0, state.now_s - state.by_id[ranked.job].submit_s),
                 }
@@ -106,8 +109,11 @@ class Answers:
     def explain(self, job: str) -> dict[str, Any]:
         """Why a job waits."""
         state = self._need_state()
-        latest = self._forecaster.latest
-        return explain_job(state, job, self.agent.last_record, self.agent.settings, latest)
+        ours = job in state.by_id and self._acts_on(state.by_id[job])
+        # Whoever decides about the job is whom the forecast must be of.
+        forecast = self._forecaster.latest if ours else self._forecaster.current
+        found = explain_job(state, job, self.agent.last_record, self.agent.settings, forecast)
+        return {**found, "decided_by": "the agent" if ours else "the scheduler's own policy"}
 
     def eta(self, job: str) -> dict[str, Any]:
         """When a job will start, under the policy and under what runs today."""
@@ -137,6 +143,10 @@ class Answers:
         if self.agent.errors:
             return False, self.agent.errors[0]
         return True, ""
+
+    def _acts_on(self, job: Job) -> bool:
+        """Whether a waiting job is one that the agent acts on now."""
+        return in_scope(job, self.agent.settings) and not job.left and not self.agent.signs.halted
 
     def _need_state(self) -> ClusterState:
         state = self.agent.last_state

@@ -13,7 +13,7 @@ import gpuyard
 from gpuyard.errors import InputError, setting
 from gpuyard.policies.base import Policy, as_policy
 from gpuyard.policies.policy_file import parse_rules
-from gpuyard.serve.adapter import Adapter
+from gpuyard.serve.adapter import Adapter, AdapterError
 from gpuyard.serve.decision.deciding import check_served
 from gpuyard.serve.decision.live_cluster import known_cluster, live_cluster
 from gpuyard.serve.decision.ranges import range_check, range_notes
@@ -25,6 +25,7 @@ from gpuyard.serve.process.http import HttpServer
 from gpuyard.serve.process.log import Log
 from gpuyard.serve.process.metrics import Metrics
 from gpuyard.serve.process.systemd import Notifier
+from gpuyard.serve.records import RoundRecord
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.signs import Signs
 from gpuyard.serve.state import ClusterState
@@ -32,6 +33,8 @@ from gpuyard.serve.waits.forecaster import Forecaster
 from gpuyard.simulation.find import find_policy
 
 MakeAdapter = Callable[[ServeSettings], Adapter]
+_ADVISED = 20
+"""Jobs at the head of the order that advise mode prints."""
 _FULL_COLLECTION = 60
 """Rounds after which all garbage is looked for, not only young one."""
 
@@ -69,6 +72,7 @@ class Service:
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._notifier = Notifier()
+        self._advised: tuple[list[str], list[str]] = ([], [])
 
     # --- signals
 
@@ -151,6 +155,7 @@ class Service:
         stack.callback(gc.enable)
         metrics.set_leader(True)
         self.log.info("serving", policy=policy.name, mode=settings.mode, control=settings.control)
+        _check_commands(adapter)
         self._notifier.ready(f"{settings.mode}: {policy.name}")
         self._rounds(agent, forecaster, rounds)
         if not self._reload.is_set():
@@ -168,6 +173,7 @@ class Service:
         while not self._stop.is_set() and not self._reload.is_set():
             record = agent.round()
             self._notifier.alive()
+            self._advise(record)
             if record is not None and agent.last_state is not None:
                 compared = compared or self._compare(agent, agent.last_state)
                 forecaster.give(
@@ -195,12 +201,30 @@ class Service:
             self.log.warning("unlike training", note=note)
         return True
 
+    def _advise(self, record: RoundRecord | None) -> None:
+        """In advise mode, print the head of the order and what to start, whenever these change."""
+        if record is None or self.settings.mode != "advise":
+            return
+        advice = ([one.job for one in record.order[:_ADVISED]], [one.job for one in record.starts])
+        if advice != self._advised:
+            self._advised = advice
+            self.log.info("order", first=advice[0], start_now=advice[1], waiting=record.pending)
+
     def _write_predictions(self, agent: Agent, forecaster: Forecaster) -> None:
         for number, rows in forecaster.rows():
             try:
                 agent.journal.write_predictions(number, rows)
             except JournalError as error:
                 self.log.warning("predictions not recorded", error=str(error))
+
+
+def _check_commands(adapter: Adapter) -> None:
+    """Refuse to serve without the scheduler's commands; a scheduler that is down may come up."""
+    try:
+        adapter.observe()
+    except AdapterError as error:
+        if error.code == "missing":
+            raise InputError(str(error)) from None
 
 
 def _open_journal(settings: ServeSettings) -> Journal:

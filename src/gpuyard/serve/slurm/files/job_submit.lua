@@ -71,7 +71,8 @@ local function agent_lives(config)
   local beat = line and tonumber(line:match("^%s*(%d+%.?%d*)"))
   local most = tonumber(config.max_age_s)
   if beat == nil or most == nil then return false end
-  return math.abs(os.time() - beat) <= most -- a heartbeat from the future is none, either
+  -- Not <=: os.time() has whole seconds, and what the watchdog takes for dead must hold no more jobs.
+  return math.abs(os.time() - beat) < most -- a heartbeat from the future is none, either
 end
 
 local function is_set(text)
