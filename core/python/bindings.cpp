@@ -372,11 +372,23 @@ void bind_simulation(nb::module_& m) {
             "__init__",
             [](WatchedRun* self, std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
                const BoundPolicy& policy, std::shared_ptr<const Settings> settings, const Past& past, JobId job,
-               std::int64_t every) {
+               bool keeps_plan) {
                 new (self) WatchedRun(std::move(cluster), std::move(jobs), policy.policy, std::move(settings), past,
-                                      job, every);
+                                      job, keeps_plan);
             },
-            nb::keep_alive<1, 4>(), "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "past"_a, "job"_a, "every"_a)
+            nb::keep_alive<1, 4>(), "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "past"_a, "job"_a,
+            "keeps_plan"_a = false)
+        .def(
+            "run",
+            [](WatchedRun& run, const nb::object& progress) {
+                const Progress report = progress_to(progress);
+                nb::gil_scoped_release release;
+                run.run(report);
+            },
+            "progress"_a = nb::none())
+        .def("schedule", [](const WatchedRun& run) { return to_dict(schedule_of(run.simulator())); })
+        .def_prop_ro("started_as_planned", &WatchedRun::started_as_planned)
+        .def("look", &WatchedRun::look, "every"_a)
         .def("advance", &WatchedRun::advance)
         .def_prop_ro("finished", [](const WatchedRun& run) { return run.simulator().finished(); })
         .def_prop_ro("decision", &WatchedRun::decision, nb::rv_policy::copy)
@@ -388,6 +400,12 @@ void bind_simulation(nb::module_& m) {
                      })
         .def("snapshot", &WatchedRun::snapshot);
 
+    m.def(
+        "needs_full_simulator",
+        [](const ClusterSpec& cluster, const JobTable& jobs, const BoundPolicy& policy, const Settings& settings) {
+            return needs_full_simulator(cluster, jobs, policy.policy, settings);
+        },
+        "cluster"_a, "jobs"_a, "policy"_a, "settings"_a);
     m.def("simulate", &run, "cluster"_a, "jobs"_a, "policy"_a, "settings"_a, "progress"_a = nb::none(),
           "past"_a = Past(), "beginning"_a = nb::none());
     m.def(

@@ -47,6 +47,12 @@ FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::sh
     }
 }
 
+std::unique_ptr<FullSimulator> FullSimulator::copy() const {
+    std::unique_ptr<FullSimulator> copied(new FullSimulator(*this));
+    copied->listener_ = nullptr;
+    return copied;
+}
+
 Time FullSimulator::draw_time(std::uint64_t stream, std::int32_t node, Time mean_us) const {
     const double e =
         exponential(settings_->seed, stream, static_cast<std::uint64_t>(node), failures_of_node_[as_index(node)]);
@@ -75,9 +81,13 @@ bool FullSimulator::stuck() const {
 Time FullSimulator::next_time() {
     while (!events_.empty() && stale(events_.top())) events_.pop();
     if (finished_ == jobs_->size() || stuck()) return kEndless;
+    return std::min(next_happening(), wake_us_);
+}
+
+// Without the policy's wish to be woken.
+Time FullSimulator::next_happening() const {
     Time next = next_arrival_ < jobs_->submit_us.size() ? jobs_->submit_us[next_arrival_] : kEndless;
     if (!events_.empty()) next = std::min(next, events_.top().time);
-    next = std::min(next, wake_us_);
     next = std::min(next, next_backfill());
     if (settings_->ticks && !waiting_.empty()) {
         const Time before = std::max(view_.now_us, decides_from_us_ - 1);
@@ -104,6 +114,7 @@ bool FullSimulator::next_instant() {
     if (next == kEndless) return false;
     if (next > kLatest)
         throw std::overflow_error("the simulated time exceeds the simulator's clock (2^62 microseconds)");
+    only_woken_ = next == wake_us_ && next < next_happening();
     view_.backfill_due = next == next_backfill();
     if (view_.backfill_due) {
         changed_ = false;

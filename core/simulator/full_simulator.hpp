@@ -51,9 +51,10 @@ class FullSimulator {
 public:
     FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
                   std::shared_ptr<const Settings> settings, Needs needs, const Past& past);
-    FullSimulator(const FullSimulator&) = delete;
     FullSimulator& operator=(const FullSimulator&) = delete;
 
+    // As it is now, with nobody listening.
+    std::unique_ptr<FullSimulator> copy() const;
     void set_listener(QueueListener* listener) { listener_ = listener; }
 
     // Moves to the next instant. False when nothing is left to happen, or nothing that could help the jobs that wait.
@@ -72,6 +73,8 @@ public:
     const Settings& settings() const { return *settings_; }
     std::int64_t finished() const { return finished_; }
     bool has_finished(JobId job) const { return state_[as_index(job)] == JobState::finished; }
+    // Whether nothing happens at this instant but what the policy wanted to be woken for.
+    bool only_woken() const { return only_woken_; }
     const std::vector<JobId>& waiting() const { return waiting_; }  // by id
     QueuedJob queued(JobId job) const;
 
@@ -84,6 +87,8 @@ public:
     std::vector<Downtime> downtime(Time end_us) const;
 
 private:
+    FullSimulator(const FullSimulator&) = default;
+
     enum class JobState : std::uint8_t { unborn, waiting, promised, starting, running, stopping, finished };
     enum class EventKind : std::uint8_t { finish, repair, failure, stop, begin };
     struct Event {
@@ -106,6 +111,7 @@ private:
 
     bool stale(const Event& event) const;
     Time next_time();
+    Time next_happening() const;
     bool stuck() const;
     void handle(const Event& event);
     void submit(JobId job);
@@ -166,6 +172,7 @@ private:
     std::int32_t nodes_down_ = 0;
     std::int64_t promised_ = 0;  // jobs
     Time wake_us_ = kEndless;    // when the policy wants to decide again
+    bool only_woken_ = false;
     Time decides_from_us_ = 0;
     bool changed_ = false;          // since the last backfill pass of `slurm`
     Time calc_at_backfill_us_ = 0;  // what `multifactor` was as of then

@@ -70,11 +70,10 @@ void GittinsHistory::add(std::int64_t total_gpu_s, std::int64_t jobs) {
     ++version_;
 }
 
-double GittinsHistory::index(std::int64_t gpu_s) const {
-    const std::int32_t at = bucket(gpu_s);
-    const auto i = as_index(at);
+double GittinsHistory::index_of(std::int32_t bucket) const {
+    const auto i = as_index(bucket);
     if (computed_[i] != version_) {
-        index_[i] = compute(at);
+        index_[i] = compute(bucket);
         computed_[i] = version_;
     }
     return index_[i];

@@ -50,7 +50,8 @@ public:
         return static_cast<std::int64_t>(sum_[static_cast<std::size_t>(bucket)]);
     }
     // The index of a job that has attained this much.
-    double index(std::int64_t gpu_s) const;
+    double index(std::int64_t gpu_s) const { return index_of(bucket(gpu_s)); }
+    double index_of(std::int32_t bucket) const;
 
 private:
     __extension__ using Wide = __int128;

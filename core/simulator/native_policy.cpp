@@ -47,6 +47,8 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot, bool 
     passes_indexed_ = for_run && indexes();
     if (for_run && orders_by_period())
         make_period_indexes();
+    else if (for_run && orders_by_level())
+        make_level_indexes();
     else if (passes_indexed_)
         make_indexes();
     if (policy.backfill != Backfill::conservative) return;
@@ -79,6 +81,10 @@ void NativePolicy::entered(const QueuedJob& job) {
     entry_of_.emplace(job.job, entry);
     if (queue.period) notice_period();
     if (RankIndex* index = queue.any_index()) return index->insert(indexed(job, slot));
+    if (queue.levels) {
+        if (policy_.order == Order::tiresias) fed_.emplace(job.queued_us, job.job);
+        return queue.levels->insert(job.job, slot, level_of(job));
+    }
     queue.entries.insert(std::upper_bound(queue.entries.begin(), queue.entries.end(), entry), entry);
     if (fixed_ && policy_.ages() && !is_aged(job)) young_.emplace(job.submit_us, job.job);
 }
@@ -96,6 +102,10 @@ void NativePolicy::left(JobId job) {
     entry_of_.erase(known);
     if (queue.period) notice_period();
     if (RankIndex* index = queue.any_index()) return index->erase(indexed(job_of(entry), entry.slot));
+    if (queue.levels) {
+        fed_.erase({job_of(entry).queued_us, job});
+        return queue.levels->erase(job, entry.slot);
+    }
     queue.entries.erase(std::lower_bound(queue.entries.begin(), queue.entries.end(), entry));
 }
 
@@ -326,7 +336,12 @@ void NativePolicy::follow_plan(std::int32_t queue, bool use_snapshots_plan) {
     rank(*current_);
     sort_until(order_->size());
     planned_.clear();
-    for (const Entry& entry : *order_) planned_.push_back(&job_of(entry));
+    // Who is planned later takes nothing from the job that `explain` asks about.
+    const bool up_to_watched = watch_.job >= 0 && snapshot_.reservations.empty();
+    for (const Entry& entry : *order_) {
+        planned_.push_back(&job_of(entry));
+        if (up_to_watched && entry.job == watch_.job) break;
+    }
     bool passed_over = false;
     for (const Reservation& entry : plan.update(planned_, placer_)) {
         if (entry.begin_us == snapshot_.now_us)

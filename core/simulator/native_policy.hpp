@@ -10,6 +10,7 @@
 #include "policy/indexed_pass.hpp"
 #include "policy/scan_pass.hpp"
 #include "simulator/full_simulator.hpp"
+#include "simulator/level_index.hpp"
 #include "simulator/node_plan.hpp"
 #include "simulator/period_index.hpp"
 #include "simulator/preemption.hpp"
@@ -69,6 +70,7 @@ private:
         // One of these in place of the entries.
         std::unique_ptr<RankIndex> index;
         std::unique_ptr<PeriodIndex> period;
+        std::unique_ptr<LevelIndex> levels;
         std::size_t waiting = 0;  // jobs
 
         RankIndex* any_index() const { return period ? period.get() : index.get(); }
@@ -83,6 +85,11 @@ private:
     bool orders_by_period() const;
     void make_indexes();
     void make_period_indexes();
+    bool orders_by_level() const;
+    void make_level_indexes();
+    std::size_t level_of(const QueuedJob& job);
+    double level_score(std::size_t level) const;
+    void notice_starving();
     IndexedJob indexed(const QueuedJob& job, std::size_t slot) const;
     double period_score(const IndexedJob& job) const;
     double lane_score(std::int32_t lane, const Holdings& asked);
@@ -151,6 +158,7 @@ private:
     std::vector<std::size_t> free_slots_;
     std::unordered_map<JobId, Entry> entry_of_;  // where to look for a job in its queue
     std::set<std::pair<Time, JobId>> young_;     // by submit: who may become aged; empty unless that moves entries
+    std::set<std::pair<Time, JobId>> fed_;       // by when they entered: who may become starving; as above
     std::vector<std::int64_t> waiting_of_;       // by demand
     // Of the decision that is being made.
     Decision decision_;

@@ -52,6 +52,40 @@ void NativePolicy::notice_period() {
     for (Queue& queue : queues_) queue.period->forget();
 }
 
+// Whether many jobs share one score and nothing else moves a job in the order. Plans ask for the whole of it.
+bool NativePolicy::orders_by_level() const {
+    return (policy_.order == Order::tiresias || policy_.order == Order::gittins) && !policy_.ages() &&
+           policy_.backfill != Backfill::conservative && policy_.backfill != Backfill::slurm &&
+           snapshot_.state.spec().partitions.empty();
+}
+
+void NativePolicy::make_level_indexes() {
+    const std::size_t levels = policy_.order == Order::gittins ? as_index(GittinsHistory::kBuckets)
+                                                               : settings_.tiresias_levels_gpu_s.size() + 1;
+    for (Queue& queue : queues_) queue.levels = std::make_unique<LevelIndex>(levels);
+}
+
+std::size_t NativePolicy::level_of(const QueuedJob& job) {
+    const Scored s = scored(job);
+    if (policy_.order == Order::gittins)
+        return as_index(GittinsHistory::bucket(GittinsHistory::gpu_seconds(s.attained_us, s.total_milli)));
+    return static_cast<std::size_t>(score(policy_.order, s, moment()));
+}
+
+double NativePolicy::level_score(std::size_t level) const {
+    if (policy_.order == Order::gittins) return -snapshot_.gittins.index_of(static_cast<std::int32_t>(level));
+    return static_cast<double>(level);
+}
+
+// Moves jobs that have waited for too long since the last decision to the first level.
+void NativePolicy::notice_starving() {
+    while (!fed_.empty() && snapshot_.now_us - fed_.begin()->first >= settings_.starvation_us) {
+        const Entry& entry = entry_of_.at(fed_.begin()->second);
+        queues_[as_index(snapshot_.demand(job_of(entry).demand).queue)].levels->move(entry.job, entry.slot, 0);
+        fed_.erase(fed_.begin());
+    }
+}
+
 IndexedJob NativePolicy::indexed(const QueuedJob& job, std::size_t slot) const {
     const std::int32_t lane = order_traits_.remembers == Memory::group_usage ? job.group : job.user;
     return {.job = job.job,

@@ -163,6 +163,12 @@ void NativePolicy::rank(const Queue& queue) {
         order_ = &queue.period->drawn();
         return sort_until(1);
     }
+    if (queue.levels) {
+        if (!fed_.empty()) notice_starving();
+        queue.levels->begin([this](std::size_t level) { return level_score(level); });
+        order_ = &queue.levels->drawn();
+        return;
+    }
     if (order_traits_.changes_by_period()) calculate_again();
     order_ = &queue.entries;
     if (fixed_) return;
@@ -179,6 +185,7 @@ void NativePolicy::rank(const Queue& queue) {
 // Most passes look at the first few jobs of a long queue only.
 void NativePolicy::sort_until(std::size_t count) {
     if (current_ != nullptr && current_->period) return current_->period->draw(count);
+    if (current_ != nullptr && current_->levels) return current_->levels->draw(count);
     if (order_ != &sorted_) return;
     while (sorted_until_ < std::min(count, sorted_.size())) {
         const std::size_t next = std::min(sorted_.size(), 2 * sorted_until_ + 64);

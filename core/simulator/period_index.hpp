@@ -14,19 +14,6 @@
 
 namespace gpuyard {
 
-// A waiting job's place in the order of its queue.
-struct QueueEntry {
-    double score;
-    JobId job;
-    std::size_t slot;
-    std::int32_t tier = 0;  // of its partition; 0 where entries are kept by job
-
-    bool operator<(const QueueEntry& other) const {
-        if (tier != other.tier) return tier > other.tier;
-        return score != other.score ? score < other.score : job < other.job;
-    }
-};
-
 class PeriodIndex : public RankIndex {
 public:
     // A job's score in this period. Of jobs that differ in nothing else, one that entered the queue earlier must not

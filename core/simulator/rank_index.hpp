@@ -35,6 +35,19 @@ struct RankedJob {
     bool before(const RankedJob& other) const { return !other || key < other.key; }
 };
 
+// A waiting job's place in the order of its queue.
+struct QueueEntry {
+    double score;
+    JobId job;
+    std::size_t slot;
+    std::int32_t tier = 0;  // of its partition; 0 where entries are kept by job
+
+    bool operator<(const QueueEntry& other) const {
+        if (tier != other.tier) return tier > other.tier;
+        return score != other.score ? score < other.score : job < other.job;
+    }
+};
+
 // Which estimates end by the shadow time. If one does, all shorter ones do.
 struct ShortEnough {
     const Allocation* allocation = nullptr;  // null: any length will do

@@ -11,8 +11,9 @@
 
 namespace gpuyard {
 
-// Whether a policy under these settings needs the full simulator.
-bool needs_full_simulator(const Policy& policy, const Settings& settings);
+// Whether a policy needs the full simulator for these jobs under these settings.
+bool needs_full_simulator(const ClusterSpec& cluster, const JobTable& jobs, const Policy& policy,
+                          const Settings& settings);
 
 // `past`: jobs that had finished before, for policies that go by them.
 ScheduleArrays simulate(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import Any
@@ -11,7 +12,7 @@ from cyclopts.command_spec import CommandSpec
 
 from gpuyard.cli.inputs import HELP, flag, one_line, open_console, print_json
 from gpuyard.errors import InputError, spelt
-from gpuyard.terminal.console import set_quiet
+from gpuyard.terminal.console import is_verbose, set_quiet, set_verbose
 
 __all__ = ["BAD_INPUT", "DONE", "FAILED", "INTERRUPTED", "PIPE_CLOSED", "app", "main"]
 
@@ -72,7 +73,8 @@ def _make_app() -> App:
         name="gpuyard",
         help="Simulate and compare schedulers for GPU clusters.",
         help_epilogue="gpuyard help COMMAND shows a command's options; -q (--quiet) leaves out progress and "
-        "notes. Exit codes: 0 done, 1 failed, 2 bad usage or bad input.",
+        "notes, -v (--verbose) adds what a command took. Exit codes: 0 done, 1 failed, 2 bad usage or bad "
+        "input.",
         version=_version,
         version_flags=["--version", "-V"],
         suppress_keyboard_interrupt=False,
@@ -97,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     given = list(sys.argv[1:] if arguments is None else arguments)
+    began_s = time.monotonic()
     try:
         code = app(
             _understood(given),
@@ -107,6 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         _show_settings(_understood(given))
         sys.stdout.flush()
+        if is_verbose():
+            print(_spent(time.monotonic() - began_s), file=sys.stderr)
         return int(code)
     except CycloptsError as error:
         return _fail(_below_another(given) or str(_as_input_error(error)), BAD_INPUT, given)
@@ -120,19 +125,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except Exception as error:
-        if os.environ.get("GPUYARD_DEBUG"):
+        if is_verbose() or os.environ.get("GPUYARD_DEBUG"):
             raise
-        return _fail(f"{_describe(error)} (GPUYARD_DEBUG=1 shows where it happened)", FAILED, given)
+        return _fail(f"{_describe(error)} (--verbose shows where it happened)", FAILED, given)
+
+
+def _spent(elapsed_s: float) -> str:
+    """What the command took, with the processes that it started and waited for."""
+    import resource
+
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    processor_s = sum(one.ru_utime + one.ru_stime for one in used)
+    most_mib = max(one.ru_maxrss for one in used) / (1024 if sys.platform != "darwin" else 1024**2)
+    return (
+        f"gpuyard {_version()} took {elapsed_s:.1f} s, {processor_s:.1f} s of processor time and at most "
+        f"{most_mib:.0f} MiB of memory."
+    )
 
 
 def _understood(given: Sequence[str]) -> list[str]:
-    """What every command takes alike: help VERB, --help-all, --quiet, and - for standard input."""
+    """What every command takes alike: help VERB, --help-all, --quiet, --verbose, and - for standard input."""
     words = ["/dev/stdin" if word == "-" else word for word in given]
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     HELP.shows_all = "--help-all" in words
     set_quiet(not {"-q", "--quiet"}.isdisjoint(words))
-    kept = [word for word in words if word not in ("-q", "--quiet")]
+    set_verbose(not {"-v", "--verbose"}.isdisjoint(words))
+    kept = [word for word in words if word not in ("-q", "--quiet", "-v", "--verbose")]
     return ["--help" if word == "--help-all" else word for word in kept]
 
 

@@ -59,6 +59,9 @@ def train(
     check: Annotated[
         bool, Flag, Parameter(help="Do not train: overfit one window, and report on gradients and masks.")
     ] = False,
+    dry_run: Annotated[
+        bool, Flag, Parameter(help="Do not train: print all settings, sizes and how long it would take.")
+    ] = False,
     json: Json = False,
     jobs: Jobs = JOBS,
     training: Training = TRAINING,
@@ -75,7 +78,7 @@ def train(
         "environment": {name: value for name, value in jobs if name in ("workload", "cluster") and value},
     }
     if resume is not None:
-        others = (algorithm, tables, preset, config, out, init_from, given["environment"], check)
+        others = (algorithm, tables, preset, config, out, init_from, given["environment"], check, dry_run)
         if any(others) or set(given["training"]) - {"minutes"}:
             raise InputError("--resume resumes a run as it was set up; only --minutes can be given with it")
         return _run(find_directory(resume), None, training.minutes, json)
@@ -90,6 +93,8 @@ def train(
     resolved = assemble(algorithm, stated, preset=preset, file=config, init_from=init_from)
     if check:
         return _check(resolved, json)
+    if dry_run:
+        return _outline(out or next_directory(algorithm), resolved, json)
     replaced = replaced_in_words(preset, algorithm, stated, config) if preset else ""
     return _run(out or next_directory(algorithm), resolved, None, json, [replaced] if replaced else [])
 
@@ -203,6 +208,19 @@ def _run(
     for line in search_in_words(found, directory) if found else [outcome_in_words(run)]:
         console.print(line, soft_wrap=True)  # commands are there to be copied
     return code
+
+
+def _outline(directory: Path, config: TrainConfig, json: bool) -> int:
+    from gpuyard.learn.outline import outline_in_words, outline_run
+    from gpuyard.learn.run import check_is_free
+
+    check_is_free(directory)
+    outline = outline_run(config)
+    if json:
+        print_json({"run": str(directory), **outline.document()})
+    else:
+        open_console().print(spelt(outline_in_words(outline, str(directory)), flag), soft_wrap=True)
+    return 0
 
 
 def _check(config: TrainConfig, json: bool) -> int:

@@ -69,12 +69,7 @@ def start_run(directory: Path, config: TrainConfig, watch: Watch = wait, notes: 
         InputError: if the directory holds something, the environment cannot be made, or a process refused.
         TrainingFailedError: if a process failed.
     """
-    check_directory(directory)
-    if directory.exists() and any(directory.iterdir()):
-        raise InputError(
-            f"{directory}: is not empty; choose another {setting('out')}, or resume its run by "
-            f"{setting('resume', directory)}"
-        )
+    check_is_free(directory)
     config, remarks = find_algorithm(config.algorithm).prepare(config)
     start = None if config.init_from is None else find_model(config.init_from)
     if start is not None:
@@ -85,6 +80,16 @@ def start_run(directory: Path, config: TrainConfig, watch: Watch = wait, notes: 
             shutil.copyfile(start, temporary)
     _write_config(directory, config)
     return _follow(directory, config, watch, resume=False, notes=[*notes, *remarks])
+
+
+def check_is_free(directory: Path) -> None:
+    """Raise an InputError if a run cannot be put there."""
+    check_directory(directory)
+    if directory.exists() and any(directory.iterdir()):
+        raise InputError(
+            f"{directory}: is not empty; choose another {setting('out')}, or resume its run by "
+            f"{setting('resume', directory)}"
+        )
 
 
 def resume_run(directory: Path, watch: Watch = wait, minutes: float | None = None) -> int:

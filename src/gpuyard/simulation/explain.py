@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
@@ -16,7 +17,7 @@ from gpuyard.native.schedule import RUN_ENDINGS
 from gpuyard.policies.grammar import PolicySpec
 from gpuyard.registry import registered
 from gpuyard.simulation.run import SimulationResult, simulate
-from gpuyard.simulation.watch import Past, Watch, watch
+from gpuyard.simulation.watch import Past, Watch, run_until_done, schedule_so_far, watch
 from gpuyard.units import duration, plural
 from gpuyard.workload import Workload
 from gpuyard.workload.core_columns import asked_nodes, needs_of
@@ -159,15 +160,22 @@ def explain_job(
         raise InputError(
             f"policy {policy.name} is not native, and its decisions cannot be explained; use tier"
         )
-    result = _until_it_runs(workload, cluster, policy, config, position, progress)
-    entries = np.flatnonzero(result.schedule.job == position)
+    inputs = prepare(workload, cluster, policy, config)
+    entries = np.flatnonzero(inputs.kept == position)
     if not len(entries):
         name = name_of(workload, position)
         raise InputError(f"{name} can never run on cluster {cluster.name}: it was left out")
     entry = int(entries[0])
-    inputs = prepare(result.workload, cluster, policy, config)
+    if _core.needs_full_simulator(inputs.cluster, inputs.jobs, policy.compile(), inputs.settings):
+        run = run_until_done(inputs, policy, entry, progress)
+        schedule = schedule_so_far(inputs, run)
+        result = SimulationResult(workload, cluster, policy.name, config, schedule, inputs.dropped, 0.0)
+    else:
+        run = None
+        result = _until_it_runs(workload, cluster, policy, config, position, progress)
+        inputs = prepare(result.workload, cluster, policy, config)
     submit_us = microseconds(result.workload.frame["submit_s"])[result.schedule.job]
-    watched = watch(Past(inputs, submit_us, result.schedule), policy, entry, progress)
+    watched = watch(Past(inputs, submit_us, result.schedule, run), policy, entry, progress)
     return _story(result, policy, entry, watched)
 
 
@@ -179,7 +187,7 @@ def _until_it_runs(
     position: int,
     progress: Callable[[int], None] | None,
 ) -> SimulationResult:
-    """Simulate the jobs that matter: those that come before it starts, or ends if it may be stopped."""
+    """Simulate the jobs that matter: those that come before it starts."""
     submit_s = workload.frame["submit_s"].to_numpy()
     reach_s = FIRST_LOOK_S
     while True:
@@ -189,9 +197,7 @@ def _until_it_runs(
             return simulate(workload, cluster, policy, config, progress=progress)
         head = Workload(workload.frame.head(count), workload.metadata)
         result = simulate(head, cluster, policy, config, progress=progress)
-        schedule = result.schedule
-        over_us = schedule.start_us if schedule.runs is None else schedule.end_us
-        found = over_us[schedule.job == position]
+        found = result.schedule.start_us[result.schedule.job == position]
         if not len(found) or found[0] / 1e6 < submit_s[count]:
             return result
         reach_s *= 8

@@ -154,7 +154,7 @@ def simulate(
     config = informed(config or _config(settings), workload)
     began = time.perf_counter()
     inputs, arrays, counters = _run(workload, cluster, acting, config, history, beginning, progress)
-    schedule = _schedule(inputs, arrays)
+    schedule = schedule_of(inputs, arrays)
     elapsed_s = time.perf_counter() - began
     notes, impossible = acting.notes(workload, cluster, config), acting.impossible(workload, cluster, config)
     return SimulationResult(
@@ -207,7 +207,8 @@ def _run(
     return inputs, arrays, dict(asked.counters)
 
 
-def _schedule(inputs: CoreInputs, arrays: dict[str, Any]) -> Schedule:
+def schedule_of(inputs: CoreInputs, arrays: dict[str, Any]) -> Schedule:
+    """The schedule that the core's arrays are."""
     runs, downtime = arrays.pop("runs", None), arrays.pop("downtime", None)
     arrays["backfilled"] = arrays["backfilled"].view(np.bool_)
     return Schedule(

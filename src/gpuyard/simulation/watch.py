@@ -2,7 +2,7 @@
 
 The schedule is known by then. So the simulator is only told what started when, and snapshots are taken at
 moments at which the policy is asked. Where decisions hold more than starts (jobs are stopped, nodes sleep or
-fail), the policy decides again, step by step.
+fail), the core has kept them from when the job came, and carries them out again.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,10 @@ from gpuyard import _core
 from gpuyard.native.inputs import CoreInputs, Ints
 from gpuyard.native.schedule import Schedule
 from gpuyard.policies.grammar import PolicySpec
+from gpuyard.simulation.run import schedule_of
 
+NEVER = 2**62
+"""Microseconds: later than any moment of a simulation."""
 MOST_ASKED = 1_000
 """Moments at which the policy is asked about a job, at most, evenly spread over its wait."""
 
@@ -74,16 +77,59 @@ class Watch:
 
 @dataclass(frozen=True)
 class Past:
-    """A simulation that was run: the simulator's inputs, when each of the jobs came, and what came of it."""
+    """A simulation that was run.
+
+    Attributes:
+        inputs: The simulator's inputs.
+        submit_us: When each of the jobs came.
+        schedule: What came of it until the job was done; ``NEVER`` is what was still to come.
+        run: The run itself, if it was made by the full simulator until the job had finished.
+    """
 
     inputs: CoreInputs
     submit_us: Ints
     schedule: Schedule
+    run: _core.WatchedRun | None = None
 
     def simulator(self) -> _core.CheckedSimulator:
         """The same from its beginning."""
         inputs = self.inputs
         return _core.CheckedSimulator(inputs.cluster, inputs.jobs, inputs.settings, inputs.past)
+
+
+def run_until_done(
+    inputs: CoreInputs,
+    policy: PolicySpec,
+    entry: int,
+    progress: Progress | None = None,
+    *,
+    keeps_plan: bool = False,
+) -> _core.WatchedRun:
+    """The full simulator, run until a job has finished.
+
+    Args:
+        inputs: The simulator's inputs.
+        policy: Who decides.
+        entry: The job, by its entry in the schedule.
+        progress: Called with the number of jobs finished so far.
+        keeps_plan: Whether snapshots have the plan of ``conservative``, which takes longer.
+    """
+    native = policy.compile()
+    run = _core.WatchedRun(
+        inputs.cluster, inputs.jobs, native, inputs.settings, inputs.past, entry, keeps_plan
+    )
+    run.run(progress)
+    return run
+
+
+def schedule_so_far(inputs: CoreInputs, run: _core.WatchedRun) -> Schedule:
+    """What came of a run that did not go to its end; ``NEVER`` stands for what is still to come."""
+    arrays = run.schedule()
+    for columns in (arrays, arrays.get("runs") or {}):
+        for name in ("start_us", "end_us", "stop_us", "released_us"):
+            if name in columns:
+                columns[name] = np.where(columns[name] < 0, NEVER, columns[name])
+    return schedule_of(inputs, arrays)
 
 
 def watch(past: Past, policy: PolicySpec, entry: int, progress: Progress | None = None) -> Watch:
@@ -95,17 +141,21 @@ def watch(past: Past, policy: PolicySpec, entry: int, progress: Progress | None 
         entry: The job, by its entry in the schedule.
         progress: Called with the number of jobs finished so far.
     """
-    if past.schedule.runs is None and (found := _replayed(past, policy, entry)) is not None:
-        return found
-    return _decided_again(past, policy, entry, progress)
+    if past.schedule.runs is not None or (past.run is not None and past.run.started_as_planned):
+        return _decided_again(past, policy, entry, progress)
+    found = _replayed(past, policy, entry) if past.run is None else _carried_out_again(past, policy, entry)
+    return found or _decided_again(past, policy, entry, progress)
 
 
 def _stride(past: Past, entry: int) -> int:
-    """Of how many decisions during the job's wait one is asked about."""
+    """Of how many decisions during the job's waits, before and between its runs, one is asked about."""
     submit_us, schedule = past.submit_us, past.schedule
-    moments = np.concatenate([submit_us, schedule.end_us])
-    within = (moments >= submit_us[entry]) & (moments < schedule.start_us[entry])
-    return max(1, -(-len(np.unique(moments[within])) // MOST_ASKED))
+    moments = np.unique(np.concatenate([submit_us, schedule.end_us]))
+    pieces = schedule.pieces()
+    own = pieces.entry == entry
+    from_us = np.append(submit_us[entry], pieces.released_us[own][:-1])
+    waited = np.searchsorted(moments, pieces.taken_us[own]) - np.searchsorted(moments, from_us)
+    return max(1, -(-int(waited.sum()) // MOST_ASKED))
 
 
 def _replayed(past: Past, policy: PolicySpec, entry: int) -> Watch | None:
@@ -132,6 +182,29 @@ def _replayed(past: Past, policy: PolicySpec, entry: int) -> Watch | None:
         if jobs:
             simulator.apply(starts.decision(jobs))
     return None
+
+
+def _carried_out_again(past: Past, policy: PolicySpec, entry: int) -> Watch:
+    """The same as ``_replayed``, by the decisions that the run has kept."""
+    watch, native, run = Watch(entry, every=_stride(past, entry)), policy.compile(), past.run
+    assert run is not None
+    begin_s = past.schedule.start_us[entry] / 1e6
+    run.look(watch.every)
+    while run.advance():
+        snapshot = run.snapshot()
+        watch.ask(snapshot, native)
+        if snapshot.now_s == begin_s:
+            watch.see_nodes(snapshot)
+            break
+        if later := _later(past, entry, run.decision):
+            watch.see_starts(snapshot, native, later)
+        watch.deny_start()
+    return watch
+
+
+def _later(past: Past, entry: int, decision: _core.Decision) -> list[int]:
+    """Jobs that start by a decision and came later than this one."""
+    return [job for job, _ in decision.starts if past.submit_us[job] > past.submit_us[entry]]
 
 
 class _Starts:
@@ -174,20 +247,20 @@ class _Starts:
 
 
 def _decided_again(past: Past, policy: PolicySpec, entry: int, progress: Progress | None) -> Watch:
-    """The policy decides again until the job is done, and is looked at where the job waits or starts."""
-    watch, native, inputs = Watch(entry, every=_stride(past, entry)), policy.compile(), past.inputs
+    """All decisions carried out again until the job is done, with a look where the job waits or starts."""
+    watch, native = Watch(entry, every=_stride(past, entry)), policy.compile()
     begin_s = past.schedule.start_us[entry] / 1e6
-    run = _core.WatchedRun(
-        inputs.cluster, inputs.jobs, native, inputs.settings, inputs.past, entry, watch.every
-    )
+    # Why a job waits under `conservative` is asked of its plan.
+    keeps_plan = policy.backfill == "conservative"
+    run = past.run
+    if run is None or keeps_plan:
+        run = run_until_done(past.inputs, policy, entry, progress, keeps_plan=keeps_plan)
+    run.look(watch.every)
     while run.advance():
         snapshot = run.snapshot()
         watch.ask(snapshot, native)
-        starts = [job for job, _ in run.decision.starts]
-        later = [job for job in starts if past.submit_us[job] > past.submit_us[entry]]
+        later = _later(past, entry, run.decision)
         if later and snapshot.now_s < begin_s:
             watch.see_starts(snapshot, native, later)
-        if progress:
-            progress(run.finished)
     watch.stopped_for = dict(run.stops)
     return watch

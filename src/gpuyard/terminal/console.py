@@ -18,7 +18,11 @@ BAR_AFTER_S = 0.3
 LINE_EVERY_S = 10.0
 """Away from a terminal, a plain line is printed this often."""
 
+VERBOSE_LINE_EVERY_S = 1.0
+"""The same with ``--verbose``."""
+
 _quiet = False
+_verbose = False
 
 
 def set_quiet(quiet: bool) -> None:
@@ -30,6 +34,21 @@ def set_quiet(quiet: bool) -> None:
 def is_quiet() -> bool:
     """Whether progress and notes are left out."""
     return _quiet
+
+
+def set_verbose(verbose: bool) -> None:
+    """Whether progress is shown more often away from a terminal, and what a command took at its end."""
+    global _verbose
+    _verbose = verbose
+
+
+def is_verbose() -> bool:
+    """Whether more is shown than usual (``--verbose``)."""
+    return _verbose
+
+
+def _line_every_s() -> float:
+    return VERBOSE_LINE_EVERY_S if _verbose else LINE_EVERY_S
 
 
 class _Console(Console):
@@ -92,7 +111,7 @@ class Progress:
             self._bar = self._bar or _start_bar(self._console, self._total)
             rate = f"{rough(done / (now - self._began))} jobs/s"
             self._bar.update(self._bar.task_ids[0], completed=done, description=self._label, rate=rate)
-        elif now - self._last_line >= LINE_EVERY_S:
+        elif now - self._last_line >= _line_every_s():
             self._last_line = now
             print(_line(self._label, done, self._total, now - self._began), file=sys.stderr, flush=True)
 
@@ -137,7 +156,7 @@ class StageProgress:
             if stage not in tasks:
                 tasks[stage] = self._bar.add_task(stage, total=total, remark="")
             self._bar.update(tasks[stage], completed=done, total=total, remark=remark)
-        elif not _quiet and time.monotonic() - self._last_line >= LINE_EVERY_S:
+        elif not _quiet and time.monotonic() - self._last_line >= _line_every_s():
             self._last_line = time.monotonic()
             line = f"{stage}: {done:,} of {total:,}" + (f"; {remark}" if remark else "")
             print(line, file=sys.stderr, flush=True)

@@ -1,5 +1,6 @@
 """What people try first: -V, help, --quiet, --help-all, completion, examples, and errors for programs."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import gpuyard
 from gpuyard import cli
 from gpuyard.registry import suggest
+from gpuyard.terminal import console
 from support.command_line import Run, document
 
 RARE = ("--node-mtbf", "--user-shares", "--sleep-after", "--reschedule")
@@ -45,6 +47,33 @@ def test_quiet_leaves_out_notes_and_not_results(run: Run, tmp_path: Path) -> Non
         assert out.splitlines()[0] == loud.splitlines()[0]
     code, _, err = run("simulate", "nowhere.csv", "--cluster", "2x8", "-q")
     assert (code, err.startswith("error: ")) == (2, True)
+
+
+@pytest.mark.parametrize("flag", ["-v", "--verbose"])
+def test_verbose_says_at_the_end_what_a_command_took(run: Run, flag: str) -> None:
+    _, out, err = run("policies")
+    assert err == ""
+    code, loud, err = run("policies", flag)
+    assert (code, loud) == (0, out)
+    took = rf"gpuyard {gpuyard.__version__} took [\d.]+ s, [\d.]+ s of processor time and at most \d+ MiB"
+    assert re.match(took, err)
+
+
+def test_verbose_shows_progress_more_often(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter(range(0, 1000, 2))
+    monkeypatch.setattr(console.time, "monotonic", lambda: float(next(clock)))
+    lines = []
+    for verbose in (False, True):
+        console.set_verbose(verbose)
+        with console.show_progress(100, 1) as progress:
+            update = progress.start_run("fifo")
+            for finished in range(1, 11):
+                update(finished)
+        lines.append(len(capsys.readouterr().err.splitlines()))
+    console.set_verbose(False)
+    assert 0 < lines[0] < lines[1]
 
 
 def test_a_file_that_is_replaced_is_named(run: Run, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_an_unexpected_failure_is_exit_code_1_and_tells_how_to_see_more(
     code, out, err = run("doctor", "--json")
     assert (code, document(out)["exit_code"]) == (cli.FAILED, cli.FAILED)
     assert "boom" in document(out)["error"]
-    assert err == "error: unexpected RuntimeError: boom (GPUYARD_DEBUG=1 shows where it happened)\n"
+    assert err == "error: unexpected RuntimeError: boom (--verbose shows where it happened)\n"
     monkeypatch.setenv("GPUYARD_DEBUG", "1")
     with pytest.raises(RuntimeError, match="boom"):
         run("doctor")

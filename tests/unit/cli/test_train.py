@@ -1,6 +1,8 @@
 """``gpuyard train`` on the command line: what is refused, what is printed, what lies there afterwards."""
 
+import fcntl
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 from gpuyard import cli
 from gpuyard.learn import run as training
 from gpuyard.learn.process.launch import TrainingFailedError
+from gpuyard.runs.directory import CONFIG, PROGRESS
 from support.paths import model_path
 from support.training_runs import TrainedHere
 
@@ -81,6 +84,8 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
         (["ppo", "--resume", "runs/x"], ["--resume resumes a run as it was set up"]),
         (["--resume", "nowhere"], ["looked for nowhere and runs/nowhere", "no runs in"]),
         (["--resume", "runs/x", "--check"], ["only --minutes"]),
+        (["--resume", "runs/x", "--dry-run"], ["only --minutes"]),
+        (["ppo", "--workload", "nowhere.csv", "--cluster", "2x8", "--dry-run"], ["nowhere.csv"]),
         (["ppo", "--environment.split", "train"], ["split is not for training"]),
         (["ppo", "--ppo.clip", "1", "--ppo.clip.x", "2"], ["no table"]),
         (["search"], ["which jobs", "--workload"]),
@@ -216,6 +221,51 @@ def test_search_leaves_a_rule_that_acts_and_that_networks_start_from(
     code, out, err = run("ppo", "--init-from", "runs/search-1", *tiny, "--steps", 128)
     assert code == 0, err
     assert "Training is done" in out
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "d3qn"])
+def test_a_dry_run_shows_what_would_be_trained_and_writes_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    from gpuyard.learn import outline
+
+    monkeypatch.setattr(outline.outline_run, "__defaults__", (0.1,))
+    own = TINY if algorithm == "ppo" else [one for one in TINY if not one.startswith("--ppo")]
+    own = own if algorithm == "ppo" else [*own[:10], *own[12:]]
+    asked = [algorithm, *own, "--steps", "4000", "--dry-run"]
+    code, out, err = run(*asked)
+    assert code == 0, err
+    assert f"Nothing is trained (--dry-run). {algorithm} would write to runs/{algorithm}-1." in out
+    assert "4,000 samples from 4 environments in 1 process." in out
+    assert "samples per second: about" in out
+    settings = tomllib.loads(out[out.index("algorithm = ") :])
+    assert (settings["training"]["steps"], settings["environment"]["window"]) == (4000, 8)
+    printed = json.loads(run(*asked, "--json")[1])
+    assert printed["settings"] == settings
+    assert printed["parameters"] > 0
+    assert printed["seconds"] == pytest.approx(4000 / printed["samples_per_s"])
+    limited = json.loads(run(*asked, "--minutes", "0.0001", "--json")[1])
+    assert limited["seconds"] == pytest.approx(0.006)
+    assert not Path("runs").exists()
+
+
+def test_a_dry_run_of_a_search_says_what_is_not_known(run: Run) -> None:
+    code, out, err = run("search", "--workload", "demo", "--minutes", 2, "--dry-run")
+    assert code == 0, err
+    assert "How long it takes is not known beforehand. It ends after 2 min at the latest." in out
+    assert not Path("runs").exists()
+
+
+def test_a_run_that_was_just_killed_is_resumed_a_little_later(run: Run) -> None:
+    directory = Path("runs/killed")
+    directory.mkdir(parents=True)
+    (directory / CONFIG).write_text('algorithm = "ppo"\n')
+    with (directory / PROGRESS).open("w") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)  # as the processes of a run do until they have ended
+        code, out, err = run("--resume", directory)
+    assert (code, out) == (cli.BAD_INPUT, "")
+    assert "runs/killed: is being trained at this moment; watch it with gpuyard runs watch" in err
+    assert "If you have just killed it, its processes are still ending: try again in a minute" in err
 
 
 def test_check_reports_on_one_window(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from gpuyard import cli
+from gpuyard.cli.imports.logs import FORMATS
 from gpuyard.simulation.run import simulate
 from gpuyard.workload import read_workload
 from gpuyard.workload.shaping.config import ShapeConfig
@@ -239,6 +240,17 @@ def test_targets_are_looked_at_before_anything_is_read(run: Run, log: Path, tmp_
     refused(run("import", missing, "--out", out, "--cluster-out", tmp_path / "c"), "--cluster-out", ".toml")
     refused(run("audit", missing, "--out", lost / "c.html"), "c.html", "no directory")
     assert list(tmp_path.iterdir()) == [log]
+
+
+def test_the_help_of_import_names_every_format_and_where_options_are(run: Run) -> None:
+    from gpuyard.workload import workload_formats
+
+    assert list(FORMATS) == sorted(workload_formats())
+    code, out, _ = run("import", "--help")
+    words = out.replace("│", " ").replace(",", " ").split()
+    assert code == 0
+    assert [name for name in FORMATS if name not in words and f"{name}." not in words] == []
+    assert "docs/formats/index.md" in out
 
 
 def test_options_of_formats_are_told_as_they_are_written(run: Run, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -269,7 +270,30 @@ def test_a_replay_of_the_schedule_says_what_deciding_again_says(policy: str) -> 
         assert str(replayed) == str(again), "texts, because nan is not nan"
 
 
-@pytest.mark.parametrize("policy", ["sjf+easy", "fifo+conservative", "srtf+greedy"])
+@pytest.mark.parametrize("policy", ["fifo+conservative", "sjf+conservative", "drf+easy", "qssf+greedy"])
+def test_decisions_that_were_kept_say_what_a_replay_says(policy: str) -> None:
+    spec, cluster = parse_policy(policy), parse_cluster("2x8")
+    config = SimulationConfig(estimates="requested")
+    inputs = prepare(BUSY, cluster, spec, config)
+    result = simulate(BUSY, cluster, spec, config)
+    past = watch.Past(inputs, microseconds(BUSY.frame["submit_s"]), result.schedule)
+    for entry in range(0, 400, 40):
+        run = watch.run_until_done(inputs, spec, entry)
+        replayed = watch._replayed(past, spec, entry)
+        assert (replayed is None) == run.started_as_planned
+        if replayed is not None:
+            assert str(watch._carried_out_again(replace(past, run=run), spec, entry)) == str(replayed)
+
+
+@pytest.mark.parametrize("policy", ["fifo+conservative", "srtf+greedy", "tiresias", "gittins", "drf+easy"])
+def test_jobs_that_come_after_its_end_do_not_change_the_story(policy: str) -> None:
+    for job in range(0, 400, 80):
+        whole = story_of(BUSY, job, "2x8", policy)
+        came = BUSY.frame.filter(BUSY.frame["submit_s"] <= whole.end_s)
+        assert str(story_of(Workload(came, BUSY.metadata), job, "2x8", policy)) == str(whole)
+
+
+@pytest.mark.parametrize("policy", ["sjf+easy", "fifo+greedy"])
 def test_later_jobs_do_not_change_the_story(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [story_of(BUSY, job, "2x8", policy) for job in range(0, 400, 80)]
     sizes = []

@@ -91,8 +91,31 @@ def test_a_run_is_watched_until_its_job_is_done_and_no_further() -> None:
     spec, config = parse_policy("srtf"), SimulationConfig(estimates="requested")
     past = past_of(spec, config)
     inputs = past.inputs
-    run = _core.WatchedRun(inputs.cluster, inputs.jobs, spec.compile(), inputs.settings, inputs.past, 20, 1)
+    run = watch.run_until_done(inputs, spec, 20)
+    assert 1 <= run.finished < len(JOBS)
+    so_far, whole = watch.schedule_so_far(inputs, run), past.schedule
+    over = so_far.end_us <= so_far.end_us[20]
+    assert over.sum() == run.finished
+    assert so_far.end_us[over].tolist() == whole.end_us[over].tolist()
+    assert so_far.start_us[over].tolist() == whole.start_us[over].tolist()
+    assert so_far.start_us.max() == watch.NEVER
+    run.look(1)
     while run.advance():
         assert run.decision is not None
-    assert 1 <= run.finished < len(JOBS)
     assert not run.advance()
+    with pytest.raises(RuntimeError, match="once"):
+        run.look(1)
+
+
+def test_waits_between_runs_are_asked_about_now_and_then_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, config = parse_policy("las"), SimulationConfig(estimates="requested")
+    past = past_of(spec, config)
+    entry = int((past.schedule.end_us - past.submit_us).argmax())
+    starts = int((past.schedule.pieces().entry == entry).sum())
+    whole = watch._decided_again(past, spec, entry, None)
+    monkeypatch.setattr(watch, "MOST_ASKED", 5)
+    some = watch._decided_again(past, spec, entry, None)
+    assert (whole.every, some.every > 1, starts > 1) == (1, True, True)
+    assert len(some.asked) <= len(whole.asked) // some.every + 1 + starts
+    begins = [at_s for at_s, said in some.asked if said["verdict"] == "starts"]
+    assert begins == [at_s for at_s, said in whole.asked if said["verdict"] == "starts"]

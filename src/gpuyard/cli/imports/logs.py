@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from gpuyard.workload.formats import ImportedTrace
     from gpuyard.workload.importing import ImportReport
 
+FORMATS = (
+    *("acme", "gavel", "google-2011", "google-2019", "helios", "job-csv", "lsf", "native", "openb", "pai"),
+    *("pai-simulator", "pbs", "philly", "philly-csv", "plain-csv", "rl-trace", "sge", "slurm-jobcomp"),
+    *("slurm-json", "slurm-sacct", "spot-gpu-2026", "swf"),
+)
+"""Formats by name; a list of its own, because help must not load the readers."""
 NOTES_SHOWN = 6
 LARGE_BYTES = 50_000_000
 """Away from a terminal, reading more than this is announced."""
@@ -35,14 +41,20 @@ def import_files(
     /,
     *,
     out: OutFile,
-    format: Annotated[str | None, Parameter(help="Name of the format. (default: recognised)")] = None,
+    format: Annotated[
+        str | None, Parameter(help=f"One of {', '.join(FORMATS)}. (default: recognised by its content)")
+    ] = None,
     lenient: Annotated[bool, Flag, Parameter(help="Assume something where files are ambiguous.")] = False,
     strict: Annotated[
         bool, Flag, Parameter(help="Write nothing and end with exit code 1 if there is a warning.")
     ] = False,
     option: Annotated[
         list[str] | None,
-        Parameter(negative=(), help="NAME=VALUE: an option of the format; repeat it for more."),
+        Parameter(
+            negative=(),
+            help="NAME=VALUE, an option of the format, such as timezone=Europe/Berlin for slurm-sacct; "
+            "repeat it for more. The page of each format lists its options (docs/formats/index.md).",
+        ),
     ] = None,
     cluster_out: Annotated[
         Path | None,
@@ -55,7 +67,7 @@ def import_files(
 ) -> int:
     """Read a trace or accounting log and say what became of every row.
 
-    gpuyard workload list names the formats, docs/formats/index.md their options.
+    gpuyard workload list says what each format is.
     Warnings say what makes results doubtful: many rows rejected, no GPUs, starts before submits, slices of
     GPUs that count as GPUs.
 
