@@ -135,6 +135,7 @@ struct NodePower {
 // What a snapshot holds beside its jobs' rows, which a simulator keeps in another form.
 struct SnapshotState : Accounts {
     Time now_us = 0;
+    Time calculated_us = 0;  // when priorities were last calculated: `multifactor` stays as it was then
     std::uint64_t instant = 0;
     double origin_s = 0.0;
     Time epoch_us = 0;  // what the log's clock showed at time 0

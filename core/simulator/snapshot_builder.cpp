@@ -37,6 +37,7 @@ public:
 private:
     void add_scalars() {
         made_.now_us = c_.now_us;
+        made_.calculated_us = c_.calculated_us;
         made_.instant = c_.instant;
         made_.origin_s = c_.origin_s;
         made_.epoch_us = c_.epoch_us;

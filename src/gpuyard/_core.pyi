@@ -94,6 +94,7 @@ class Multifactor:
     association_share: list[float]
     group_share: list[float]
     qos_factor: list[float]
+    def calculated_us(self, now_us: int) -> int: ...
 
 class SlurmBackfill:
     interval_us: int
@@ -326,7 +327,7 @@ class EnvSpec:
     def actions(self) -> int: ...
 
 class EpisodeTable:
-    def __init__(self, cluster: ClusterSpec, jobs: JobTable, spec: EnvSpec) -> None: ...
+    def __init__(self, cluster: ClusterSpec, jobs: JobTable, settings: Settings, spec: EnvSpec) -> None: ...
     def __len__(self) -> int: ...
 
 class VectorEnv:

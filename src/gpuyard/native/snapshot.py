@@ -50,6 +50,7 @@ def make_snapshot(
     finished_early: Sequence[str | None] = (),
     nodes_changed: bool = False,
     backfill_due: bool = True,
+    calculated_s: float | None = None,
     config: SimulationConfig | None = None,
 ) -> _core.Snapshot:
     """A snapshot of a cluster, as every policy's ``decide`` takes it.
@@ -77,6 +78,8 @@ def make_snapshot(
             expected end.
         nodes_changed: Whether a node failed or was repaired now.
         backfill_due: Whether ``slurm`` makes a backfill pass now.
+        calculated_s: When priorities were last calculated, for order ``multifactor``; at the last multiple of
+            the setting ``priority_calc_s`` if None.
         config: Settings; the defaults if None.
 
     Raises:
@@ -118,6 +121,10 @@ def make_snapshot(
     _check_named(config, user_table, group_table)
     settings = core_settings(config, cluster, names)
     add_slurm_settings(settings, config, cluster, None)
+    last_us = settings.multifactor.calculated_us(now_us)
+    tables["moment"]["calculated_us"] = (
+        last_us if calculated_s is None else _one_time("calculated_s", calculated_s)
+    )
     try:
         return _core.make_snapshot(spec, settings, tables, types.sets)
     except _core.SnapshotError as error:
@@ -157,6 +164,7 @@ def snapshot_arrays(snapshot: _core.Snapshot, cluster: Cluster) -> dict[str, Any
         "arrivals_s": moment["arrivals_us"] / 1e6,
         "nodes_changed": moment["nodes_changed"],
         "backfill_due": moment["backfill_due"],
+        "calculated_s": moment["calculated_us"] / 1e6,
         "finished_early": early,
     }
 
