@@ -205,13 +205,13 @@ std::vector<std::pair<double, JobId>> NativePolicy::scored_jobs() {
     return jobs;
 }
 
-std::vector<JobId> NativePolicy::ranked() {
-    std::vector<JobId> jobs;
+std::vector<std::pair<double, JobId>> NativePolicy::ranking() {
+    std::vector<std::pair<double, JobId>> jobs;
     for (const Queue& queue : queues_) {
         if (queue.entries.empty()) continue;
         rank(queue);
         sort_until(order_->size());
-        for (const Entry& entry : *order_) jobs.push_back(entry.job);
+        for (const Entry& entry : *order_) jobs.emplace_back(entry.score, entry.job);
     }
     return jobs;
 }

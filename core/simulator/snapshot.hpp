@@ -221,9 +221,7 @@ struct Explanation {
 
 Explanation explain(const Snapshot& snapshot, const Policy& policy, JobId job);
 
-// The waiting jobs in the policy's order, one queue after another.
-std::vector<JobId> ranked(const Snapshot& snapshot, const Policy& policy);
-// Every waiting job with its score, in no order.
-std::vector<std::pair<double, JobId>> scores(const Snapshot& snapshot, const Policy& policy);
+// The waiting jobs in the policy's order with their scores, one queue after another.
+std::vector<std::pair<double, JobId>> ranking(const Snapshot& snapshot, const Policy& policy);
 
 }  // namespace gpuyard

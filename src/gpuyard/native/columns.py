@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,12 @@ class Column:
     per_part: bool = False
     optional: bool = False
 
-    @property
+    @cached_property
     def is_time(self) -> bool:
         """Whether it is a time in seconds, which the core counts in microseconds."""
         return self.name.endswith("_s") and self.dtype is np.int64 and self.name != "gpu_s"
 
-    @property
+    @cached_property
     def core_name(self) -> str:
         """As the core calls it."""
         return f"{self.name.removesuffix('_s')}_us" if self.is_time else self.name
@@ -127,6 +128,7 @@ _BESIDE = {
 }
 """Columns that are more than a number."""
 _STATES = {"starting": 0, "running": 1, "stopping": 2}
+_DEFAULTS: dict[Column, Any] = {}
 
 
 class Table:
@@ -223,7 +225,13 @@ class Table:
             return np.full(rows, now_us, np.int64)
         if isinstance(column.default, str):
             return made[next(known.core_name for known in self._known if known.name == column.default)]
-        return self._converted(column, np.full(rows, column.default))
+        return np.full(rows, self._default(column))
+
+    def _default(self, column: Column) -> Any:
+        """What rows have by default, as the core takes it: worked out once."""
+        if column not in _DEFAULTS:
+            _DEFAULTS[column] = self._converted(column, np.full(1, column.default))[0]
+        return _DEFAULTS[column]
 
     def _numeric(self, name: str, rows: int) -> NDArray[Any]:
         given = self.raw[name]
