@@ -76,6 +76,7 @@ def run_checks() -> list[Check]:
         _guarded("native core", _native_core, "build it again: pip install --force-reinstall gpuyard"),
         _optional("torch", "learning", "pip install 'gpuyard[learn]'"),
         _optional("gymnasium", "environments", "pip install gymnasium"),
+        _optional("uvicorn", "the dashboard", "pip install 'gpuyard[dashboard]'"),
         _optional("simpy", "the tests", "pip install 'gpuyard[test]'"),
         *_plugins(),
         _machine(),
