@@ -52,7 +52,12 @@ public:
     Time expected_end_at(const Candidate& candidate, const Allocation& allocation) const;
     Shadow& shadow_of(const Candidate& head);
     void start(const Candidate& candidate, const Allocation& allocation, bool backfilled);
-    bool all_misfit(std::size_t misfits) const { return !makes_room() && misfits >= current_->waiting_demands; }
+    // And nobody can make room for any of them; whom `explain` asks about is still to be tried.
+    bool all_misfit(std::size_t misfits) const {
+        const std::size_t demands = current_->waiting_demands;
+        if (!makes_room()) return misfits >= demands;
+        return misfits >= demands && marked_no_room_.size() >= demands && watch_.job < 0;
+    }
 
     // Host of IndexedPass.
     Candidate candidate_of(const RankedJob& job) const;
