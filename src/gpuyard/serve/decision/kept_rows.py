@@ -45,7 +45,7 @@ class Rows:
 
     def take(self, rows: Ints) -> Columns:
         """Some rows, in this order."""
-        return {name: values[rows] for name, values in self._columns.items()}
+        return {name: values.take(rows) for name, values in self._columns.items()}
 
 
 def spans(first: Ints, count: Ints) -> Ints:
