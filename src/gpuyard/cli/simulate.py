@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from gpuyard.cli.inputs import need_cluster, open_console, open_trace, print_json, print_note
+from gpuyard.cli.inputs import (
+    need_cluster,
+    note_searches_without_result,
+    open_console,
+    open_trace,
+    print_json,
+    print_note,
+)
 from gpuyard.cli.parameters import (
     SIMULATION,
     ClusterText,
@@ -103,6 +110,7 @@ def simulate(
     if out is not None:
         _check_out(out)
     need_cluster(cluster, workload)
+    note_searches_without_result(policy or ())
     jobs, machines, report = open_trace(workload, cluster)
     if by is not None:
         _check_classes(jobs, by)
