@@ -31,6 +31,7 @@ from gpuyard.terminal.tables import (
     COMPARED,
     OF_CLASSES,
     OF_ONE_POLICY,
+    WITHOUT_GPUS,
     assumption_note,
     class_table,
     comparison_notes,
@@ -132,6 +133,8 @@ def simulate(
         return
     console = open_console()
     usual = tuple(COMPARED if len(runs) > 1 else OF_ONE_POLICY)
+    if not runs[0].result.cluster.total_gpus:
+        usual = tuple(WITHOUT_GPUS.get(name, name) for name in usual)
     cost = () if price is None or "energy_cost" in usual else ("energy_cost",)
     show_comparison(console, workload, runs, chosen or usual + cost)
     _show_calibration(console, runs)
@@ -207,7 +210,8 @@ def show_comparison(console: "Console", source: str, runs: "list[PolicyRun]", ch
     from gpuyard.metrics.catalogue import metrics
 
     shown = {name: metrics()[name] for name in chosen}
-    waits = _class_waits(runs) if len(runs) > 1 and tuple(chosen[: len(COMPARED)]) == COMPARED else []
+    is_usual = tuple(chosen[: len(COMPARED) - 1]) == COMPARED[:-1]
+    waits = _class_waits(runs) if len(runs) > 1 and is_usual else []
     alarms = [one for one in waits if one.losers]
     reference = reference_run(runs)
     far_from = reference.entry.label if alarms else ""
