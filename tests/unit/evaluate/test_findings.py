@@ -100,6 +100,12 @@ def test_how_waits_are_counted_is_said_where_limits_are_broken_and_only_there() 
     assert said not in ANSWERS["recommended"][0].summary()
 
 
+def test_the_pages_table_marks_policies_that_break_limits() -> None:
+    breaking = {one.name: one.breaks_limits for one in evaluation_report(ANSWERS["limits"][0], []).standings}
+    assert breaking == {"now": False, "new": True}
+    assert not any(one.breaks_limits for one in evaluation_report(ANSWERS["recommended"][0], []).standings)
+
+
 def test_figures_of_the_page_are_of_the_whole_part_where_windows_say_the_opposite() -> None:
     found = compared(0.6, {"mean_jct_s": 1800.0}, classes=STARVING)
     tile = next(one for one in evaluation_report(found, []).answer.figures if one.name == "mean JCT")
