@@ -1,0 +1,1 @@
+"""Commands that open pages in a browser and keep serving them."""

@@ -1,0 +1,68 @@
+// What every page has: light and dark, remembered; dates in the viewer's zone; the stream of changes.
+
+const root = document.documentElement;
+
+/** What the page was made with. */
+export const pageData = JSON.parse(document.getElementById("data").textContent);
+
+function setTheme(theme) {
+  if (theme) root.dataset.theme = theme;
+  document.dispatchEvent(new Event("themechange"));
+}
+
+setTheme(localStorage.getItem("gpuyard-theme"));
+document.getElementById("theme").addEventListener("click", () => {
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  localStorage.setItem("gpuyard-theme", dark ? "light" : "dark");
+  setTheme(dark ? "light" : "dark");
+});
+
+/** A moment (Unix seconds) on the viewer's clock. */
+export function momentHere(seconds, precise = false) {
+  const style = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", ...(precise ? { second: "2-digit" } : {}) };
+  return new Date(seconds * 1000).toLocaleString(undefined, style);
+}
+
+const connection = document.getElementById("connection");
+
+/**
+ * Follow a stream of server-sent events. Handlers get the data of events by name; "trouble" and a lost connection
+ * are told at the top of the page.
+ */
+export function follow(address, handlers) {
+  const stream = new EventSource(address);
+  let last = null;
+  const say = (text) => {
+    connection.hidden = !text;
+    connection.textContent = text;
+  };
+  stream.onerror = () => say(last ? `Not connected to the server: this is how it stood at ${momentHere(last, true)}.` : "Not connected to the server.");
+  stream.addEventListener("trouble", (event) => {
+    const told = JSON.parse(event.data);
+    say(told ? `${told}. This page keeps what it last knew.` : "");
+  });
+  for (const [name, take] of Object.entries(handlers)) {
+    stream.addEventListener(name, (event) => {
+      last = Date.now() / 1000;
+      take(JSON.parse(event.data));
+    });
+  }
+  addEventListener("pagehide", () => stream.close());
+  return stream;
+}
+
+/** Ask the server to change something; the answer, or an error with what it said. */
+export async function send(address, document_ = {}) {
+  const answer = await fetch(address, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(document_) });
+  const told = await answer.json().catch(() => ({ error: `${answer.status} ${answer.statusText}` }));
+  if (!answer.ok) throw new Error(told.error);
+  return told;
+}
+
+/** Get a JSON document; an error has what the server said. */
+export async function get(address) {
+  const answer = await fetch(address);
+  const told = await answer.json().catch(() => ({ error: `${answer.status} ${answer.statusText}` }));
+  if (!answer.ok) throw new Error(told.error);
+  return told;
+}
