@@ -21,7 +21,9 @@ void bind_replay(nb::module_& m) {
                 new (self) Bars(view(node_gpus), stays);
             },
             "node_gpus"_a, "job"_a, "from_us"_a, "to_us"_a, "gpu_index"_a, "node_offset"_a, "node"_a, "held"_a)
-        .def_prop_ro("first_lanes", [](const Bars& self) { return to_numpy(std::vector(self.first_lanes())); })
+        .def_prop_ro(
+            "first_lanes", [](const Bars& self) { return to_numpy(std::vector(self.first_lanes())); },
+            nb::rv_policy::move)
         .def_prop_ro("memory_bytes", &Bars::memory_bytes)
         .def("__len__", [](const Bars& self) { return self.count(); })
         .def(

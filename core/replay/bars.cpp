@@ -18,31 +18,36 @@ class NodeLanes {
 public:
     explicit NodeLanes(std::size_t count) : free_from_(count, kLongAgo) {}
 
-    // The lowest lanes that are free; where a shared GPU leaves too few, those that are free first.
-    std::vector<std::size_t> choose(Time from_us, std::size_t count) {
-        std::vector<std::size_t> order(free_from_.size());
-        std::iota(order.begin(), order.end(), std::size_t{0});
-        const auto until = [&](std::size_t lane) { return free_from_[lane] <= from_us ? kLongAgo : free_from_[lane]; };
-        std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return until(a) < until(b); });
-        order.resize(std::min(count, order.size()));
-        std::sort(order.begin(), order.end());
-        return order;
+    // The lowest lanes that are free; where a shared GPU leaves too few, also those that are free first.
+    std::span<const std::size_t> choose(Time from_us, std::size_t count) {
+        chosen_.clear();
+        for (std::size_t lane = 0; lane < free_from_.size() && chosen_.size() < count; ++lane)
+            if (free_from_[lane] <= from_us) chosen_.push_back(lane);
+        if (chosen_.size() < count) add_busy(from_us, count);
+        return chosen_;
+    }
+
+    std::span<const std::size_t> only(std::size_t lane) {
+        chosen_.assign(1, lane);
+        return chosen_;
     }
 
     void take(std::size_t lane, Time to_us) { free_from_[lane] = std::max(free_from_[lane], to_us); }
 
 private:
-    std::vector<Time> free_from_;
-};
+    void add_busy(Time from_us, std::size_t count) {
+        std::vector<std::size_t> busy;
+        for (std::size_t lane = 0; lane < free_from_.size(); ++lane)
+            if (free_from_[lane] > from_us) busy.push_back(lane);
+        std::stable_sort(busy.begin(), busy.end(), [&](auto a, auto b) { return free_from_[a] < free_from_[b]; });
+        busy.resize(std::min(count - chosen_.size(), busy.size()));
+        chosen_.insert(chosen_.end(), busy.begin(), busy.end());
+        std::sort(chosen_.begin(), chosen_.end());
+    }
 
-// Number of the stay that each place in the list of nodes belongs to.
-std::vector<std::int64_t> stays_of_places(std::span<const std::int64_t> node_offset, std::size_t places) {
-    std::vector<std::int64_t> stay_of(places);
-    for (std::size_t stay = 0; stay + 1 < node_offset.size(); ++stay)
-        for (std::int64_t at = node_offset[stay]; at < node_offset[stay + 1]; ++at)
-            stay_of[as_index(at)] = static_cast<std::int64_t>(stay);
-    return stay_of;
-}
+    std::vector<Time> free_from_;
+    std::vector<std::size_t> chosen_;
+};
 
 void check(std::span<const std::int32_t> node_gpus, const Stays& stays) {
     const std::size_t count = stays.job.size();
@@ -65,23 +70,23 @@ Bars::Bars(std::span<const std::int32_t> node_gpus, const Stays& stays) {
     check(node_gpus, stays);
     first_lane_.push_back(0);
     for (const std::int32_t gpus : node_gpus) first_lane_.push_back(first_lane_.back() + std::max(gpus, 1));
-    const std::vector<std::int64_t> stay_of = stays_of_places(stays.node_offset, stays.node.size());
     std::vector<std::size_t> first(node_gpus.size() + 1);
     for (const std::int32_t node : stays.node) ++first[as_index(node) + 1];
     std::partial_sum(first.begin(), first.end(), first.begin());
-    std::vector<std::int64_t> places(stays.node.size());
+    std::vector<Place> places(stays.node.size());
     std::vector<std::size_t> next(first.begin(), first.end() - 1);
-    for (std::size_t at = 0; at < places.size(); ++at)
-        places[next[as_index(stays.node[at])]++] = static_cast<std::int64_t>(at);
+    for (std::size_t stay = 0; stay < stays.job.size(); ++stay)
+        for (std::size_t at = as_index(stays.node_offset[stay]); at < as_index(stays.node_offset[stay + 1]); ++at)
+            places[next[as_index(stays.node[at])]++] = {stays.from_us[stay], stay, at};
     bars_.reserve(places.size());
     for (std::size_t node = 0; node < node_gpus.size(); ++node) {
         const auto begin = places.begin() + static_cast<std::ptrdiff_t>(first[node]);
         const auto end = places.begin() + static_cast<std::ptrdiff_t>(first[node + 1]);
-        std::stable_sort(begin, end, [&](std::int64_t a, std::int64_t b) {
-            return stays.from_us[as_index(stay_of[as_index(a)])] < stays.from_us[as_index(stay_of[as_index(b)])];
+        std::sort(begin, end, [](const Place& a, const Place& b) {
+            return std::pair(a.from_us, a.at) < std::pair(b.from_us, b.at);
         });
         first_bar_.push_back(bars_.size());
-        lay_node(as_index(std::max(node_gpus[node], 1)), node_gpus[node] > 0, {begin, end}, stay_of, stays);
+        lay_node(as_index(std::max(node_gpus[node], 1)), node_gpus[node] > 0, {begin, end}, stays);
     }
     first_bar_.push_back(bars_.size());
     bars_.shrink_to_fit();
@@ -93,22 +98,20 @@ Bars::Bars(std::span<const std::int32_t> node_gpus, const Stays& stays) {
     }
 }
 
-void Bars::lay_node(std::size_t count, bool has_gpus, std::span<const std::int64_t> places,
-                    std::span<const std::int64_t> stay_of, const Stays& stays) {
+void Bars::lay_node(std::size_t count, bool has_gpus, std::span<const Place> places, const Stays& stays) {
     NodeLanes lanes(count);
-    for (const std::int64_t at : places) {
-        const std::size_t stay = as_index(stay_of[as_index(at)]);
-        const std::int32_t held = stays.held[as_index(at)];
+    for (const auto& [from_us, stay, at] : places) {
+        const std::int32_t held = stays.held[at];
         if (held <= 0 && has_gpus) continue;
         const std::int32_t shared = stays.gpu_index[stay];
         const bool is_shared = shared >= 0 && as_index(shared) < count;
         const std::size_t wanted = held > 0 ? as_index(held) : 1;
-        const auto taken = is_shared ? std::vector{as_index(shared)} : lanes.choose(stays.from_us[stay], wanted);
+        const auto taken = is_shared ? lanes.only(as_index(shared)) : lanes.choose(from_us, wanted);
         for (std::size_t k = 0; k < taken.size();) {
             std::size_t end = k + 1;
             while (end < taken.size() && taken[end] == taken[end - 1] + 1) ++end;
-            bars_.push_back({stays.from_us[stay], stays.to_us[stay], stays.job[stay],
-                             static_cast<std::uint16_t>(taken[k]), static_cast<std::uint16_t>(end - k)});
+            bars_.push_back({from_us, stays.to_us[stay], stays.job[stay], static_cast<std::uint16_t>(taken[k]),
+                             static_cast<std::uint16_t>(end - k)});
             k = end;
         }
         for (const std::size_t lane : taken) lanes.take(lane, stays.to_us[stay]);

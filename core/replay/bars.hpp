@@ -69,8 +69,14 @@ private:
         std::uint16_t lanes;
     };
 
-    void lay_node(std::size_t count, bool has_gpus, std::span<const std::int64_t> places,
-                  std::span<const std::int64_t> stay_of, const Stays& stays);
+    // Where a stay was: an index of Stays::node.
+    struct Place {
+        Time from_us;
+        std::size_t stay;
+        std::size_t at;
+    };
+
+    void lay_node(std::size_t count, bool has_gpus, std::span<const Place> places, const Stays& stays);
     // Adds what the bars of a node take of lanes `begin` to `end` of the picture, counted from the first one.
     void add_node(RowUse& use, std::span<const std::uint8_t> keys, const PictureView& view, std::int32_t node,
                   std::int64_t begin, std::int64_t end) const;

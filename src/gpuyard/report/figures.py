@@ -201,12 +201,12 @@ def time_charts(report: Report, palette: Palette) -> list[Chart]:
     for name, frame in frames.items():
         submit, start, stop = (frame[key].to_numpy() for key in ("submit_s", "start_s", "end_s"))
         size = (frame["gpus"] * frame["gpu_milli"] / 1000).to_numpy()
-        in_queue = _time_means(submit, start, np.ones(len(frame)), edges)
+        in_queue = time_means(submit, start, np.ones(len(frame)), edges)
         pieces = report.runs.get(name)
         if pieces is not None:
             start, stop = (pieces[key].to_numpy() for key in ("taken_s", "released_s"))
             size = size[pieces["entry"].to_numpy()]
-        held = _time_means(start, stop, size, edges) / max(gpus, 1)
+        held = time_means(start, stop, size, edges) / max(gpus, 1)
         key = {**palette.key(name), "x": middles}
         waiting.append({**key, "y": rounded(in_queue, 4)})
         busy.append({**key, "y": rounded(held, 4)})
@@ -238,8 +238,15 @@ def _over_time(id: str, title: str, what: str, y: Chart, series: list[Chart]) ->
     return {"id": id, **told, "note": note, "y": y, "series": series}
 
 
-def _time_means(begin: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:
-    """The time mean, in each bin, of the summed weight of spans that cover it."""
+def time_means(begin: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:
+    """The time mean, in each bin, of the summed weight of spans that cover it.
+
+    Args:
+        begin: When spans begin.
+        end: When they end.
+        weight: Of each span.
+        edges: Of the bins, ascending.
+    """
 
     def integral(times: Floats) -> Floats:
         """Of what has begun by then: for each edge, the sum of weight x time since."""
