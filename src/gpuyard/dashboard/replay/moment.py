@@ -106,8 +106,10 @@ def find(index: ReplayIndex, name: str) -> int:
     if not len(found) and digits.isdecimal() and len(digits) < 19:
         found = jobs.select((jobs["row"] == int(digits)).arg_true()).to_series()
     if not len(found):
-        low, high = jobs["row"].min(), jobs["row"].max()
-        raise InputError(f"there is no job {name} in this schedule; it has rows {low} to {high} of the log")
+        rows = jobs["row"].to_numpy()
+        raise InputError(
+            f"there is no job {name} in this schedule; it has rows {rows.min()} to {rows.max()} of the log"
+        )
     return int(found[0])
 
 

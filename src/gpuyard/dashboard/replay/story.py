@@ -97,8 +97,8 @@ def main(directory: str, policy: str, row: str) -> None:
 def _check(outline: Outline, policy: str) -> None:
     if outline.setting.kind != "whole":
         raise InputError(
-            "these results are of windows, which begin on a busy cluster; reasons are told of whole replays, as "
-            "gpuyard simulate --out writes them"
+            "these results are of windows, which begin on a busy cluster; reasons are told of whole replays, "
+            "as gpuyard simulate --out writes them"
         )
     if policy == RECORDED:
         raise InputError("this is what the log says; nobody knows the reasons of whoever decided it")
