@@ -186,11 +186,17 @@ def widening(block: int, count: int, disjoint: float | None = None) -> float:
     shared = 1 - lags / max(block, 1)
     seen = np.clip(1 - lags / usable_block(block, count), 0.0, None)
     share = (1 + 2 * float((seen * shared).sum())) / (1 + 2 * float(shared.sum()))
-    return _student_quantile(apart - 1) / NORMAL_QUANTILE * math.sqrt(apart / (apart - 1) / share)
+    return student_quantile(apart - 1) / NORMAL_QUANTILE * math.sqrt(apart / (apart - 1) / share)
 
 
-def _student_quantile(freedom: float) -> float:
+_SMALL_QUANTILES: dict[float, float] = {1: 12.706, 2: 4.303, 3: 3.182}
+"""Of Student's t, where the expansion is poor."""
+
+
+def student_quantile(freedom: float) -> float:
     """The 97.5 % quantile of Student's t, by Cornish and Fisher's expansion; good to 0.3 % from 4 on."""
+    if freedom in _SMALL_QUANTILES:
+        return _SMALL_QUANTILES[freedom]
     z, f = NORMAL_QUANTILE, freedom
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96

@@ -174,14 +174,18 @@ def _policy(comparison: Comparison, entry: PolicyEntry) -> dict[str, Any]:
     return {**entry.to_json(), **comparison.accounts.get(entry.name, {}), "metrics": means}
 
 
-def read_comparison(directory: Path) -> Comparison:
+def read_comparison(directory: Path, *, schedules: bool = True) -> Comparison:
     """Read a directory.
+
+    Args:
+        directory: What ``write_comparison`` has written.
+        schedules: Read schedules and executions, too, which are large and say nothing of who is best.
 
     Raises:
         InputError: if it is not there, is incomplete, damaged, or of another version.
     """
     _refuse_old(directory)
-    comparison = _read_files(directory)
+    comparison = _read_files(directory, schedules)
     _check_tables(comparison, directory / DOCUMENT)
     return comparison
 
@@ -207,9 +211,11 @@ def read_outline(directory: Path) -> Outline:
         raise InputError(f"{path}: is damaged ({error!s:.80}); make the results again") from None
 
 
-def _read_files(directory: Path) -> Comparison:
+def _read_files(directory: Path, schedules: bool) -> Comparison:
     path = directory / DOCUMENT
     document = _read_document(path)
+    if not schedules:
+        document |= {SCHEDULES: {}, EXECUTIONS: {}}
     try:
         entries = document["policies"]
         return Comparison(

@@ -13,7 +13,7 @@ import gpuyard
 from gpuyard.report import layout
 from gpuyard.report.figures import Chart
 
-FIGURE_SCRIPTS = ("format", "moments", "figures", "rows", "lines", "columns", "tables")
+FIGURE_SCRIPTS = ("format", "moments", "figures", "rows", "lines", "columns", "pictures", "tables")
 """Files of the script that draws charts and sorts tables."""
 GANTT_SCRIPTS = ("packing", "bars", "canvas", "gantt", "details")
 """Files of the script that draws a cluster's schedule."""
@@ -100,7 +100,8 @@ def framed(
     return Template(resource("page.html")).substitute(
         title=escape(title),
         subtitle=escape(subtitle),
-        policy=f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}",
+        # Images: charts that the page has drawn itself, on their way to a PNG file.
+        policy=f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; img-src blob:",
         style=style,
         links="".join(f'<a href="#{escape(id)}">{escape(name)}</a>' for id, name in links.items()),
         body=body,

@@ -24,6 +24,8 @@ STOP_REASONS = ("finished", "early", "interrupted", "nan")
 """How a run says that it ends."""
 LOCK_WITHIN_S = 1.0
 """A reader that asks whether a run is under way holds the lock for a moment; the writer tries for so long."""
+_UPDATES = (b'{"event":"update",', b'{"event": "update",')
+"""How lines of updates begin."""
 _NUMBERS = ("elapsed_s", "samples_per_s", "score", "time")
 
 
@@ -271,16 +273,31 @@ class ProgressWriter:
 
 
 class ProgressTail:
-    """Reads a progress log while it is being written."""
+    """Reads a progress log while it is being written.
 
-    def __init__(self, path: str | Path) -> None:
+    Args:
+        path: The log.
+        most_bytes: Of one reading, so that a log of any size takes little memory; None: everything.
+        only_last_update: Leave out updates but the last one of each reading: most of a log is updates.
+    """
+
+    def __init__(
+        self, path: str | Path, most_bytes: int | None = None, *, only_last_update: bool = False
+    ) -> None:
         self._path = Path(path)
+        self._most_bytes = most_bytes
+        self._only_last_update = only_last_update
         self.rewind()
 
     def rewind(self) -> None:
         """Begin again at the first line."""
         self._at = self._lines = 0
         self._last = b""
+
+    @property
+    def at(self) -> int:
+        """How many bytes have been read."""
+        return self._at
 
     def read(self) -> tuple[list[Record], bool]:
         """Records since the last call, and whether they begin anew (the run was resumed, its tail dropped).
@@ -292,25 +309,36 @@ class ProgressTail:
         try:
             with self._path.open("rb") as file:
                 file.seek(back)
-                data = file.read()
+                data = file.read(self._room())
                 anew = not data.startswith(self._last)
                 if anew:
                     self.rewind()
                     file.seek(0)
-                    data = file.read()
+                    data = file.read(self._room())
         except FileNotFoundError:
             return [], False
         except OSError as error:
             raise InputError(f"{self._path}: cannot be read ({error.strerror})") from None
         return list(self._take(data[len(self._last) :])), anew
 
+    def _room(self) -> int:
+        """How many bytes to read; -1: all."""
+        return -1 if self._most_bytes is None else len(self._last) + self._most_bytes
+
     def _take(self, data: bytes) -> Iterator[Record]:
-        *lines, _ = data.split(b"\n")
-        for line in lines:
+        *lines, rest = data.split(b"\n")
+        if not lines and self._most_bytes is not None and len(rest) >= self._most_bytes:
+            raise InputError(
+                f"{self._path}, line {self._lines + 1}: has more than {self._most_bytes:,} bytes, so this is "
+                "no progress log; remove the run and train it again"
+            )
+        last = max((k for k, line in enumerate(lines) if line.startswith(_UPDATES)), default=-1)
+        for k, line in enumerate(lines):
             self._last = line + b"\n"
             self._at += len(self._last)
             self._lines += 1
-            yield parse_record(line, self._path, self._lines)
+            if k == last or not (self._only_last_update and line.startswith(_UPDATES)):
+                yield parse_record(line, self._path, self._lines)
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from gpuyard.dashboard.replay.colours import Colouring
@@ -101,16 +102,20 @@ def find(index: ReplayIndex, name: str) -> int:
         InputError: if there is none.
     """
     jobs = index.jobs
-    found = jobs.select((jobs["source_id"] == name).arg_true()).to_series() if name else ()
+    found = _places(jobs, pl.col("source_id") == name) if name else []
     digits = name.removeprefix("row:")
-    if not len(found) and digits.isdecimal() and len(digits) < 19:
-        found = jobs.select((jobs["row"] == int(digits)).arg_true()).to_series()
-    if not len(found):
+    if not found and digits.isdecimal() and len(digits) < 19:
+        found = _places(jobs, pl.col("row") == int(digits))
+    if not found:
         rows = jobs["row"].to_numpy()
         raise InputError(
             f"there is no job {name} in this schedule; it has rows {rows.min()} to {rows.max()} of the log"
         )
-    return int(found[0])
+    return found[0]
+
+
+def _places(jobs: pl.DataFrame, condition: pl.Expr) -> list[int]:
+    return jobs.select(condition.arg_true()).to_series().to_list()
 
 
 def job_facts(index: ReplayIndex, job: int) -> dict[str, Any]:

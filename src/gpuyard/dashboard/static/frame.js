@@ -1,5 +1,7 @@
 // What every page has: light and dark, remembered; dates in the viewer's zone; the stream of changes.
 
+import { duration } from "/static/drawing.js";
+
 const root = document.documentElement;
 
 /** What the page was made with. */
@@ -65,4 +67,10 @@ export async function get(address) {
   const told = await answer.json().catch(() => ({ error: `${answer.status} ${answer.statusText}` }));
   if (!answer.ok) throw new Error(told.error);
   return told;
+}
+
+/** How long ago a moment (Unix seconds) was. */
+export function agoText(seconds) {
+  const age = Math.max(0, Date.now() / 1000 - seconds);
+  return age < 2 ? "just now" : `${duration(age < 60 ? Math.round(age) : age)} ago`;
 }

@@ -50,7 +50,9 @@ class TrainingLoop(ABC):
         step: Samples, episodes or generations so far, over all processes.
         elapsed_s: Time of training so far, over all sessions.
         best_score: Of the validations so far.
-        stop_asked: Set from outside to end the run at the next occasion.
+        stop_asked: Set from outside to end the run at the next occasion; it can be resumed.
+        finish_asked: Set in the first process to end training as if its time were up: with a last
+            validation, and for good.
         parent: The process that started this one; if it is gone, the run is stopped.
     """
 
@@ -66,7 +68,7 @@ class TrainingLoop(ABC):
         self.best_score: float | None = None
         self.without_improvement = 0
         self.validated_at = -1
-        self.stop_asked = False
+        self.stop_asked = self.finish_asked = False
         self.parent = 0
 
     # --- What an algorithm supplies ---
@@ -218,7 +220,8 @@ class TrainingLoop(ABC):
     def _reason(self, asked: bool) -> str | None:
         """Why training ends now, if it does; validates if it is time."""
         minutes = self.config.training.minutes
-        over = self.is_over or (minutes is not None and self.elapsed_s >= 60 * minutes)
+        spent = minutes is not None and self.elapsed_s >= 60 * minutes
+        over = self.is_over or spent or self.finish_asked
         early = False
         if self._validation_is_due() or (over and self.validated_at != self.step):
             early = self.validate()

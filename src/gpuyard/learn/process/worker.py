@@ -45,10 +45,14 @@ def _train(directory: Path, group: ProcessGroup, resume: bool, parent: int) -> i
     def ask(*_: Any) -> None:
         loop.stop_asked = True
 
+    def finish(*_: Any) -> None:
+        loop.finish_asked = True
+
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)
+    signal.signal(signal.SIGUSR1, finish)
     reason = loop.run(resume=resume)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)  # asked again, it is ending already
     return {"interrupted": INTERRUPTED, "nan": NOT_FINITE}.get(reason, DONE)
 

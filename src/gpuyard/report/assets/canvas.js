@@ -2,18 +2,6 @@
 
 const GUTTER = 62, RULER = 24;
 
-/** The colours of the page as it is now, as numbers that an image holds. */
-function pageColours(names) {
-  const probe = element("span");
-  document.body.append(probe);
-  const colours = names.map((name) => {
-    probe.style.color = `var(--${name})`;
-    return getComputedStyle(probe).color;
-  });
-  probe.remove();
-  return colours;
-}
-
 function pixelOf(colour) {
   const [red, green, blue] = colour.match(/[\d.]+/g).map(Number);
   return (255 << 24) | (blue << 16) | (green << 8) | red;

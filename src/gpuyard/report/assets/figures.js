@@ -135,6 +135,18 @@ class Figure {
     }).observe(this.plot);
   }
 
+  /** Show a chart anew, with other values; what is hidden or open stays so. */
+  show(chart) {
+    if (this.choices) {
+      this.choices = chart.choices;
+      const field = this.home.querySelector("figcaption select"), chosen = field.value;
+      field.replaceChildren(...Object.keys(this.choices).map((name) => element("option", {}, name)));
+      field.value = chosen in this.choices ? chosen : Object.keys(this.choices)[0];
+      this.chart = this.choices[field.value];
+    } else this.chart = chart;
+    this.draw();
+  }
+
   choiceField() {
     const field = element("select", { "aria-label": `${this.title}: what is shown` }, ...Object.keys(this.choices).map((name) => element("option", {}, name)));
     field.addEventListener("change", () => {
@@ -145,12 +157,17 @@ class Figure {
   }
 
   foot() {
-    const button = element("button", { type: "button", "aria-label": `Download the data of “${this.title}” as CSV` }, "CSV");
-    button.addEventListener("click", () => download(`${this.id}.csv`, chartRows(this.chart)));
+    const files = { CSV: () => download(`${this.id}.csv`, chartRows(this.chart)), SVG: () => downloadSvg(this), PNG: () => downloadPng(this) };
+    const buttons = Object.entries(files).map(([kind, give]) => {
+      const what = kind === "CSV" ? `Download the data of “${this.title}” as CSV` : `Download “${this.title}” as ${kind}`;
+      const button = element("button", { type: "button", "aria-label": what }, kind);
+      button.addEventListener("click", give);
+      return button;
+    });
     const place = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Data of ${this.title}` });
     this.table = element("details", {}, element("summary", {}, "as a table"), place);
     this.table.addEventListener("toggle", () => this.fillTable());
-    return element("div", { class: "foot" }, this.table, button);
+    return element("div", { class: "foot" }, this.table, element("span", { class: "buttons" }, ...buttons));
   }
 
   /** The values that are drawn, where the table is open; of many rows some, and that they are. */

@@ -78,9 +78,14 @@ function csvText(rows) {
   return rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";
 }
 
-/** Give the browser a file that is made here. */
+/** Give the browser a table as a file. */
 function download(name, rows) {
-  const link = element("a", { download: name, href: URL.createObjectURL(new Blob([csvText(rows)], { type: "text/csv" })) });
+  downloadBlob(name, new Blob([csvText(rows)], { type: "text/csv" }));
+}
+
+/** Give the browser a file that is made here. */
+function downloadBlob(name, blob) {
+  const link = element("a", { download: name, href: URL.createObjectURL(blob) });
   document.body.append(link);
   link.click();
   link.remove();
@@ -106,4 +111,16 @@ function upperBound(values, value, low = 0, high = values.length) {
     if (values[middle] > value) high = middle; else low = middle + 1;
   }
   return low;
+}
+
+/** The colours of the page as it is now, as CSS texts: rgb(1, 2, 3). */
+function pageColours(names) {
+  const probe = element("span");
+  document.body.append(probe);
+  const colours = names.map((name) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  });
+  probe.remove();
+  return colours;
 }

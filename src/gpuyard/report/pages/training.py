@@ -37,14 +37,14 @@ def runs_page(runs: Sequence[Run], *, across: Across = "steps") -> str:
     episodes = [name for name in every if name.startswith("episode/")]
     others = [name for name in every if name not in episodes]
     said = "On held-out windows. Dotted lines are heuristics on the same windows."
-    page.section("Validation", page.figures(_validation_charts(runs, names, draw)), intro=said)
+    page.section("Validation", page.figures(validation_charts(runs, names, draw)), intro=said)
     for heading, shown in (("Episodes while training", episodes), ("Learning", others)):
-        page.section(heading, page.figures([_curve_chart(name, names, curves, draw) for name in shown]))
+        page.section(heading, page.figures([curve_chart(name, names, curves, draw) for name in shown]))
     said = "Measured with the validations; columns show the last one."
     page.section("What the policy does", page.figures(action_charts(runs, names, draw)), intro=said)
     if not every and not any(run.validations for run in runs):
         page.add(layout.paragraph("Nothing has been trained yet: there are no curves to show."))
-    page.section(*_settings(runs, names))
+    page.section(*settings_table(runs, names))
     page.section("Data", *_files(page, runs, names), intro="Every value that was written, as CSV.")
     return page.html()
 
@@ -68,9 +68,10 @@ def _head(runs: Sequence[Run], names: Sequence[str]) -> str:
     return layout.tiles(facts) + (layout.paragraph(said) if said else "")
 
 
-def _curve_chart(
+def curve_chart(
     name: str, names: Sequence[str], curves: Sequence[Mapping[str, Curve]], draw: RunCharts
 ) -> Chart:
+    """The chart of one curve, of those runs that have it."""
     lines = {run: of[name] for run, of in zip(names, curves, strict=True) if name in of}
     label = curve_label(name)
     return draw.lines(_title(label), (label, _unit(name)), lines)
@@ -84,7 +85,8 @@ def _unit(name: str) -> str:
     return "s" if name.endswith("_s") and not name.endswith("per_s") else "1"
 
 
-def _validation_charts(runs: Sequence[Run], names: Sequence[str], draw: RunCharts) -> list[Chart]:
+def validation_charts(runs: Sequence[Run], names: Sequence[str], draw: RunCharts) -> list[Chart]:
+    """Charts of what runs reached on held-out windows, with heuristics as levels."""
     checked = {name: run for name, run in zip(names, runs, strict=True) if run.validations}
     told = (run.validations[-1].metrics[POLICY] for run in checked.values())
     scores = {name: _validation_curve(run, SCORE) for name, run in checked.items()}
@@ -141,7 +143,7 @@ def _levels(checked: Mapping[str, Run], metric: str) -> list[Level]:
     return levels
 
 
-def _settings(runs: Sequence[Run], names: Sequence[str]) -> tuple[str, str]:
+def settings_table(runs: Sequence[Run], names: Sequence[str]) -> tuple[str, str]:
     """A heading and what stands under it."""
     settings = [settings_of(run.config) for run in runs]
     every = list(dict.fromkeys(key for one in settings for key in one))

@@ -184,6 +184,12 @@ class Journal:
             found = self._rows(query, (since_number, limit))
             return [self._full_record(row[:-1], row[-1]) for row in found]
 
+    def outlines(self, since_number: int = 0, limit: int = 1000) -> list[RoundRecord]:
+        """At most so many rounds from a number on, ascending, without order, verdicts and what happened."""
+        names = ", ".join(ROUND_COLUMNS)
+        query = f"SELECT {names} FROM rounds WHERE number >= ? ORDER BY number LIMIT ?"
+        return [read_round(row, (), [], []) for row in self._rows(query, (since_number, limit))]
+
     @contextmanager
     def _one_moment(self) -> Iterator[None]:
         """All that is read inside belongs together, whatever is written or removed meanwhile."""

@@ -3,13 +3,13 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, get_args
 
 from gpuyard.serve.adapter import Outcome, Start
 from gpuyard.serve.records import PHASES, RoundRecord
 from gpuyard.serve.settings import Mode
-from gpuyard.serve.state import ClusterState, Job
+from gpuyard.serve.state import ClusterState, Job, Node
 
 MODES = (*get_args(Mode), "halted")
 GANGS = (1, 2, 4, 8)
@@ -181,19 +181,14 @@ class Metrics:
             self._of["pending_jobs"].labels(*labels).set(count)
 
     def _observe_gpus(self, state: ClusterState) -> None:
-        used: Counter[str] = Counter()
-        for job in state.running:
-            for share in job.shares:
-                used[share.node] += share.gpus
         totals = dict.fromkeys(("used", "free", "closed"), 0)
         unusable = dict.fromkeys(GANGS, 0)
-        for node in state.nodes:
-            busy = min(node.gpus, max(used[node.name], node.gpus_used or 0))
+        for node, busy in busy_gpus(state):
             free = node.gpus - busy
             totals["used"] += busy
             totals["closed" if node.closed else "free"] += free
             for gang in GANGS:
-                unusable[gang] += 0 if node.closed else free % gang
+                unusable[gang] += unusable_gpus(node, busy, gang)
         for kind, count in totals.items():
             self._of["gpus"].labels(kind).set(count)
         for gang, count in unusable.items():
@@ -205,3 +200,18 @@ class Metrics:
         if len(self._queues) < _MOST_QUEUES:
             self._queues.add(name)
         return name if name in self._queues else _OTHERS
+
+
+def busy_gpus(state: ClusterState) -> Iterator[tuple[Node, int]]:
+    """Every node with its GPUs in use, as the jobs say or the node itself, whichever is more."""
+    used: Counter[str] = Counter()
+    for job in state.running:
+        for share in job.shares:
+            used[share.node] += share.gpus
+    for node in state.nodes:
+        yield node, min(node.gpus, max(used[node.name], node.gpus_used or 0))
+
+
+def unusable_gpus(node: Node, busy: int, gang: int) -> int:
+    """Free GPUs of a node that no gang of this size fits on."""
+    return 0 if node.closed else (node.gpus - busy) % gang
