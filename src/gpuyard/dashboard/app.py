@@ -13,13 +13,13 @@ from starlette.routing import Route
 from gpuyard.dashboard.access import Access, Guarded
 from gpuyard.dashboard.feeds import Feeds
 from gpuyard.dashboard.library import Library, NotHereError
-from gpuyard.dashboard.pages import home, runs
+from gpuyard.dashboard.pages import home, replay, runs
 from gpuyard.dashboard.site import Site, plain
 from gpuyard.dashboard.static_files import serve_static
 from gpuyard.errors import InputError
 from gpuyard.report import layout
 
-PAGES: tuple[ModuleType, ...] = (home, runs)
+PAGES: tuple[ModuleType, ...] = (home, runs, replay)
 """In the order of the navigation."""
 
 

@@ -19,7 +19,7 @@ SIZE_STEPS = (1, 2, 4, 8, 16, 64)
 SIZE_NAMES = ("1 GPU or less", "2", "3–4", "5–8", "9–16", "17–64", "more")
 """The steps of waits and sizes are those of the report's chart of the cluster."""
 MOST_NAMES = 7
-"""Users or groups with a colour of their own: those that held most GPU time."""
+"""Users or groups with a colour of their own: those that ask for most GPU time."""
 JOB_COLOURS = 12
 _SPREAD = 5
 """Coprime to ``JOB_COLOURS``, so that jobs that come one after the other differ much."""
@@ -41,13 +41,12 @@ class Colouring:
     palette: str
 
 
-def colouring(index: ReplayIndex, by: str, names: Sequence[str] = ()) -> Colouring:
+def colouring(index: ReplayIndex, by: str) -> Colouring:
     """The colours of a schedule's jobs.
 
     Args:
         index: The schedule.
         by: One of ``CHOICES``.
-        names: Users or groups with a colour of their own, of another policy beside it; empty: the usual.
 
     Raises:
         InputError: for another ``by``.
@@ -61,7 +60,7 @@ def colouring(index: ReplayIndex, by: str, names: Sequence[str] = ()) -> Colouri
         return Colouring((rows * _SPREAD % JOB_COLOURS + 1).astype(np.uint8), (), "job")
     if by not in CHOICES:
         raise InputError(f"colour {by!r} is none of these{suggest(by, dict.fromkeys(CHOICES))}")
-    return _by_name(index, by, names or largest(index, by))
+    return _by_name(index, by, largest(index, by))
 
 
 def _sizes(index: ReplayIndex) -> NDArray[np.float64]:
@@ -70,12 +69,11 @@ def _sizes(index: ReplayIndex) -> NDArray[np.float64]:
 
 
 def largest(index: ReplayIndex, by: str) -> list[str]:
-    """The users or groups that held most GPU time."""
+    """The users or groups that ask for most GPU time: the same ones under all policies."""
     codes = index.jobs[by].to_physical().to_numpy()
-    length = index.jobs["end_s"].to_numpy() - index.start_s
-    held = np.bincount(codes, weights=length * np.maximum(_sizes(index), 1e-6))
+    asked = np.bincount(codes, weights=index.jobs["duration_s"].to_numpy() * np.maximum(_sizes(index), 1e-6))
     known = index.jobs[by].dtype.categories  # type: ignore[attr-defined]
-    return [str(known[int(code)]) for code in np.argsort(-held, kind="stable")[:MOST_NAMES]]
+    return [str(known[int(code)]) for code in np.argsort(-asked, kind="stable")[:MOST_NAMES]]
 
 
 def _by_name(index: ReplayIndex, by: str, names: Sequence[str]) -> Colouring:

@@ -16,12 +16,18 @@ MOST_QUEUED = 60
 """Jobs of the queue that are listed; the rest are counted."""
 MOST_LANES = 65_536
 """GPUs that are drawn one by one; of larger clusters each square is several."""
-BLOCK = 4096
 US = 1e6
 
 
-def moment(index: ReplayIndex, colours: Colouring, at_s: float) -> dict[str, Any]:
-    """What the cluster and the queue were like, ready for JSON."""
+def moment(index: ReplayIndex, colours: Colouring, at_s: float, chosen: int | None = None) -> dict[str, Any]:
+    """What the cluster and the queue were like, ready for JSON.
+
+    Args:
+        index: The schedule.
+        colours: Of its jobs.
+        at_s: When.
+        chosen: A job whose GPUs are named.
+    """
     lanes = index.bars.at(_us(at_s))
     keys = np.concatenate([colours.keys, np.zeros(1, np.uint8)])[lanes]  # -1, nobody, is the last: 0
     holds = (index.held_from_s <= at_s) & (at_s < index.held_to_s)
@@ -29,6 +35,7 @@ def moment(index: ReplayIndex, colours: Colouring, at_s: float) -> dict[str, Any
     return {
         "at_s": at_s,
         "lanes": base64.b64encode(_drawable(keys).tobytes()).decode("ascii"),
+        "own": [] if chosen is None else (np.flatnonzero(lanes == chosen) // _every(lanes)).tolist(),
         "busy_gpus": round(float(index.held_gpus[holds].sum()), 3),
         "running": int(holds.sum()),
         "waiting": len(waits),
@@ -43,13 +50,16 @@ def _us(at_s: float) -> int:
 
 def _drawable(keys: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The same, or the first GPU of each so many: nobody can see more squares."""
-    every = -(-len(keys) // MOST_LANES)
-    return keys[::every]
+    return keys[:: _every(keys)]
+
+
+def _every(lanes: NDArray[Any]) -> int:
+    return -(-len(lanes) // MOST_LANES)
 
 
 def lanes_per_square(index: ReplayIndex) -> int:
     """How many GPUs a square of ``moment`` stands for."""
-    return -(-int(index.bars.first_lanes[-1]) // MOST_LANES)
+    return _every(index.bars.at(0))
 
 
 def _waiting(index: ReplayIndex, at_s: float) -> NDArray[np.int64]:
@@ -68,7 +78,8 @@ def _gpus(index: ReplayIndex, jobs: NDArray[np.int64]) -> NDArray[np.float64]:
 def _queued(index: ReplayIndex, job: int, at_s: float) -> dict[str, Any]:
     row = index.jobs.row(job, named=True)
     return {
-        "job": job,
+        "row": row["row"],
+        "id": row["source_id"],
         "name": job_name(row),
         "user": row["user"],
         "gpus": row["gpus"] * row["gpu_milli"] / 1000,
@@ -119,16 +130,10 @@ def _places(jobs: pl.DataFrame, condition: pl.Expr) -> list[int]:
 
 
 def job_facts(index: ReplayIndex, job: int) -> dict[str, Any]:
-    """What is known of a job, ready for JSON.
-
-    Raises:
-        InputError: if there is none of that number.
-    """
-    if not 0 <= job < len(index):
-        raise InputError(f"job {job}: this schedule has {len(index):,} jobs")
+    """What is known of a job, ready for JSON."""
     row = index.jobs.row(job, named=True)
     return {
-        "job": job,
+        "row": row["row"],
         "name": job_name(row),
         **{
             key: row[key]

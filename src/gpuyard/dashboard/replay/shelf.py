@@ -76,15 +76,13 @@ class Shelved:
 
     def __init__(self, index: ReplayIndex, outline: Outline) -> None:
         self.index, self.outline = index, outline
-        self._colours: dict[tuple[str, tuple[str, ...]], Colouring] = {}
+        self._colours: dict[str, Colouring] = {}
 
-    def colours(self, by: str, names: tuple[str, ...] = ()) -> Colouring:
+    def colours(self, by: str) -> Colouring:
         """As ``colouring``."""
-        if (by, names) not in self._colours:
-            if len(self._colours) > 12:
-                self._colours.clear()
-            self._colours[by, names] = colouring(self.index, by, names)
-        return self._colours[by, names]
+        if by not in self._colours:
+            self._colours[by] = colouring(self.index, by)
+        return self._colours[by]
 
 
 def _mark(outline: Outline, policy: str) -> object:

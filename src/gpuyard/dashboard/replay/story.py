@@ -33,7 +33,8 @@ MOST_STORIES = 200
 LONGEST_S = 180
 NICE = 5
 SAME_S = 1e-3
-Name = tuple[str, str, int, int]
+Name = tuple[str, str, int, float, int]
+DAY_S = 86_400.0
 
 
 class Stories:
@@ -43,7 +44,9 @@ class Stories:
         self._kept: OrderedDict[Name, dict[str, Any]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def tell(self, directory: Path, outline: Outline, policy: str, row: int) -> dict[str, Any]:
+    def tell(
+        self, directory: Path, outline: Outline, policy: str, row: int, ahead_s: float = 0.0
+    ) -> dict[str, Any]:
         """Why a job of a replay started when it did, ready for JSON.
 
         Args:
@@ -51,23 +54,25 @@ class Stories:
             outline: The same, read.
             policy: Full name of the policy.
             row: The job's row in the log.
+            ahead_s: How far the clock of whoever reads is ahead of UTC, at most a day.
 
         Raises:
             InputError: if reasons of this schedule cannot be told, with why.
         """
         _check(outline, policy)
         path = outline.schedules[policy]
-        name = (str(directory), policy, row, path.stat().st_mtime_ns if path.is_file() else 0)
+        ahead_s = min(max(ahead_s, -DAY_S), DAY_S)
+        name = (str(directory), policy, row, ahead_s, path.stat().st_mtime_ns if path.is_file() else 0)
         with self._lock:
             if name not in self._kept:
-                self._kept[name] = _ask(directory, policy, row)
+                self._kept[name] = _ask(directory, policy, row, ahead_s)
                 if len(self._kept) > MOST_STORIES:
                     self._kept.popitem(last=False)
             return self._kept[name]
 
 
-def _ask(directory: Path, policy: str, row: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", __name__, str(directory), policy, str(row)]
+def _ask(directory: Path, policy: str, row: int, ahead_s: float) -> dict[str, Any]:
+    command = [sys.executable, "-m", __name__, str(directory), policy, str(row), str(ahead_s)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=LONGEST_S, check=False)
     except subprocess.TimeoutExpired:
@@ -84,11 +89,11 @@ def _ask(directory: Path, policy: str, row: int) -> dict[str, Any]:
     return told
 
 
-def main(directory: str, policy: str, row: str) -> None:
+def main(directory: str, policy: str, row: str, ahead_s: str) -> None:
     """Print a story, or why there is none, as JSON."""
     os.nice(NICE)
     try:
-        told = _tell(read_outline(Path(directory)), policy, int(row))
+        told = _tell(read_outline(Path(directory)), policy, int(row), float(ahead_s))
     except InputError as error:
         told = {"error": str(error)}
     json.dump(told, sys.stdout)
@@ -109,7 +114,7 @@ def _check(outline: Outline, policy: str) -> None:
         raise InputError("this policy is a network, which has no reasons to tell; look at a heuristic")
 
 
-def _tell(outline: Outline, policy: str, row: int) -> dict[str, Any]:
+def _tell(outline: Outline, policy: str, row: int, ahead_s: float) -> dict[str, Any]:
     _check(outline, policy)
     config, table = _config(outline), read_table(outline.schedules[policy])
     found = table.filter(pl.col("row") == row)
@@ -117,7 +122,7 @@ def _tell(outline: Outline, policy: str, row: int) -> dict[str, Any]:
         raise InputError(f"row {row}: this schedule has no such job")
     if config.estimates != "requested":  # which looks at all jobs
         table = table.filter(pl.col("submit_s") <= found["end_s"][0])
-    jobs, cluster = _workload(outline, table), read_cluster(outline.setting.cluster, "these results")
+    jobs, cluster = _workload(outline, table, ahead_s), read_cluster(outline.setting.cluster, "these results")
     told = explain_job(jobs, cluster, _rules(outline, policy), config, f"row:{row}")
     if abs(told.start_s - found["start_s"][0]) > SAME_S:
         raise InputError(
@@ -127,16 +132,16 @@ def _tell(outline: Outline, policy: str, row: int) -> dict[str, Any]:
     return _document(told)
 
 
-def _workload(outline: Outline, table: pl.DataFrame) -> Workload:
+def _workload(outline: Outline, table: pl.DataFrame, ahead_s: float) -> Workload:
     """The jobs of a schedule as they were before it; those that were left out did not matter to it."""
     frame = table.drop("nodes").rename({"nodes_asked": "nodes"}, strict=False)
     frame = frame.select(name for name in SCHEMA if name in frame.columns)
     kept = [name for name in frame.columns if name not in SPARSE or frame[name].null_count() < len(frame)]
     first_s = frame["submit_s"].min()
     if first_s == 0.0:
-        return make_workload(
-            frame.select(kept), name=outline.setting.workload, epoch_s=outline.setting.epoch_s or 0.0
-        )
+        epoch_s = outline.setting.epoch_s
+        clock_s = 0.0 if epoch_s is None else epoch_s + ahead_s
+        return make_workload(frame.select(kept), name=outline.setting.workload, epoch_s=clock_s)
     raise InputError(
         "the first jobs of the log were left out of this schedule, so that its clock begins before its first "
         "job; gpuyard explain tells reasons from the log itself"
@@ -159,7 +164,7 @@ def _config(outline: Outline) -> SimulationConfig:
 
 
 def _document(told: JobStory) -> dict[str, Any]:
-    """Sentences, and the wait as spans of one reason each."""
+    """Sentences, but for the one on the clock, and the wait as spans of one reason each."""
     words = reasons(told)
     spans = [
         {
@@ -175,7 +180,11 @@ def _document(told: JobStory) -> dict[str, Any]:
         {"row": one.job.row, "name": str(one.job), "gpus": one.gpus, "start_s": one.start_s}
         for one in told.overtakers[:10]
     ]
-    return {"sentences": sentences(told), "spans": spans, "overtakers": overtakers}
+    return {
+        "sentences": sentences(told)[: None if told.epoch_s is None else -1],
+        "spans": spans,
+        "overtakers": overtakers,
+    }
 
 
 if __name__ == "__main__":
