@@ -11,15 +11,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gpuyard.dashboard.access import Access, Guarded
-from gpuyard.dashboard.feeds import Feeds
+from gpuyard.dashboard.feeds import Feeds, plain
 from gpuyard.dashboard.library import Library, NotHereError
-from gpuyard.dashboard.pages import home, replay, runs
-from gpuyard.dashboard.site import Site, plain
+from gpuyard.dashboard.pages import home, live, policies, replay, runs
+from gpuyard.dashboard.site import Site
 from gpuyard.dashboard.static_files import serve_static
 from gpuyard.errors import InputError
 from gpuyard.report import layout
 
-PAGES: tuple[ModuleType, ...] = (home, runs, replay)
+PAGES: tuple[ModuleType, ...] = (home, runs, replay, live, policies)
 """In the order of the navigation."""
 
 

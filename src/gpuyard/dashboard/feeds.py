@@ -8,6 +8,7 @@ skips what it missed.
 import asyncio
 import json
 import sys
+import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from gpuyard.errors import InputError
+from gpuyard.errors import InputError, spelt
 
 LOOK_EVERY_S = 0.5
 ALIVE_EVERY_S = 15.0
@@ -25,7 +26,7 @@ TROUBLE = "trouble"
 
 
 class Source(Protocol):
-    """Something that is watched."""
+    """Something that is watched. Where it has a method ``close``, that is called when nobody follows it."""
 
     def look(self) -> Mapping[str, Any]:
         """What has changed since the last call, by name of event, ready for JSON; at first, everything.
@@ -118,6 +119,8 @@ class _Watcher:
         self._source, self._every_s = source, every_s
         self._latest: dict[str, bytes] = {}
         self._followers: set[_Follower] = set()
+        self._looking = threading.Lock()
+        self._closed = False
         self._task = asyncio.create_task(self._watch())
 
     def add(self) -> _Follower:
@@ -138,19 +141,32 @@ class _Watcher:
             follower.wake()
 
     async def _watch(self) -> None:
-        while True:
-            events = await asyncio.to_thread(self._look)
-            changed = {name: text for name, text in events.items() if self._latest.get(name) != text}
-            self._latest |= changed
-            for follower in self._followers if changed else ():
-                follower.put(changed)
-            await asyncio.sleep(self._every_s)
+        try:
+            while True:
+                events = await asyncio.to_thread(self._look)
+                changed = {name: text for name, text in events.items() if self._latest.get(name) != text}
+                self._latest |= changed
+                for follower in self._followers if changed else ():
+                    follower.put(changed)
+                await asyncio.sleep(self._every_s)
+        finally:
+            # The thread that looks may still do so: a look cannot be called off.
+            asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        with self._looking:
+            self._closed = True
+            getattr(self._source, "close", lambda: None)()
 
     def _look(self) -> dict[str, bytes]:
+        with self._looking:
+            return {} if self._closed else self._events()
+
+    def _events(self) -> dict[str, bytes]:
         try:
             found = {TROUBLE: "", **self._source.look()}
         except InputError as error:
-            found = {TROUBLE: str(error)}
+            found = {TROUBLE: plain(error)}
         except OSError as error:
             found = {TROUBLE: f"cannot be read ({error.strerror or error})"}
         except Exception as error:  # one broken page must not end the others
@@ -163,3 +179,8 @@ def event_bytes(name: str, data: Any) -> bytes:
     """A server-sent event. JSON has no line breaks of its own, which would end it."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return f"event: {name}\ndata: {text}\n\n".encode()
+
+
+def plain(error: InputError) -> str:
+    """What an error says, for people: settings by their names."""
+    return spelt(str(error), lambda name, value: name if value is None else f"{name} {value}")

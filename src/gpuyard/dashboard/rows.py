@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpuyard.dashboard.feeds import plain
 from gpuyard.dashboard.library import Entry, Library
 from gpuyard.dashboard.live.brief import agent_facts
-from gpuyard.dashboard.site import plain
 from gpuyard.dashboard.training.facts import run_facts
 from gpuyard.dashboard.training.followed import FollowedRun
 from gpuyard.errors import InputError

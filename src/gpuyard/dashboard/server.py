@@ -16,6 +16,7 @@ from gpuyard.dashboard.app import make_app
 from gpuyard.dashboard.feeds import Feeds
 from gpuyard.dashboard.library import Library
 from gpuyard.errors import InputError, setting
+from gpuyard.serve.process.service import read_token
 
 USUAL_PORT = 8642
 """Taken if it is free and no other is asked for, so that bookmarks keep leading somewhere."""
@@ -79,22 +80,19 @@ class Place:
         )
 
 
-def read_token(path: Path) -> str:
-    """The token in a file.
+def _chosen_token(file: Path | None) -> str:
+    """The token of a file, else a random one.
 
     Raises:
-        InputError: if it cannot be read, others may read it too, or it is short.
+        InputError: if the file cannot be read, others may read it, or the token is short.
     """
-    try:
-        mode, text = path.stat().st_mode, path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
-    if mode & 0o077:
-        raise InputError(f"{path}: others may read it; chmod 600 {path}")
+    text = read_token(file, "token_file")
+    if text is None:
+        return secrets.token_urlsafe(24)
     if len(text) < SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
         raise InputError(
-            f"{path}: expected one line of at least {SHORTEST_TOKEN} letters and digits; make it with "
-            "python3 -c 'import secrets; print(secrets.token_urlsafe())'"
+            f"{setting('token_file')} {file}: expected one line of at least {SHORTEST_TOKEN} letters and "
+            "digits; make it with python3 -c 'import secrets; print(secrets.token_urlsafe())'"
         )
     return text
 
@@ -117,7 +115,7 @@ class Dashboard(uvicorn.Server):
                 f"{setting('listen')} {place.host}: other machines reach that address; it needs "
                 f"{setting('token_file')}, or an ssh tunnel to the dashboard on 127.0.0.1"
             )
-        self.token = secrets.token_urlsafe(24) if token_file is None else read_token(token_file)
+        self.token = _chosen_token(token_file)
         self._feeds = Feeds()
         access = Access(self.token, () if place.is_local else _names(place.host))
         app = make_app(library, access, feeds=self._feeds)

@@ -12,13 +12,7 @@ import gpuyard
 from gpuyard.dashboard.feeds import Feeds
 from gpuyard.dashboard.library import Library
 from gpuyard.dashboard.static_files import asset
-from gpuyard.errors import InputError, spelt
 from gpuyard.report.frame import script_json
-
-
-def plain(error: InputError) -> str:
-    """What an error says, for people: settings by their names."""
-    return spelt(str(error), lambda name, value: name if value is None else f"{name} {value}")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from gpuyard import _core
+from gpuyard.policies.formulas import FORMULAS
 from gpuyard.registry import register
 
 
@@ -40,6 +41,11 @@ _TRAITS: dict[str, dict[str, bool]] = {traits.pop("name"): traits for traits in 
 
 class Order(Heuristic):
     """An order of the native core."""
+
+    @property
+    def formula(self) -> str:
+        """Its score; jobs with the smallest come first. ``formulas`` says what the letters are."""
+        return FORMULAS[self.name]
 
     @property
     def needs_watts(self) -> bool:

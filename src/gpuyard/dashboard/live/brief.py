@@ -66,7 +66,7 @@ def _alarms(last: RoundRecord | None, *, halted: bool, dead: bool, stale: bool) 
     if dead:
         found.append("no heartbeat: the agent died, and the watchdog returns its jobs")
     elif stale:
-        found.append("its last round is old")
+        found.append(f"its last round is older than {STALE_ROUNDS} rounds take")
     if last is not None and last.decider != "policy":
         why = last.words or last.cause
         found.append(f"the policy did not decide the last round{f': {why}' if why else ''}")

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from gpuyard.dashboard.rows import HomeRows
 from gpuyard.dashboard.site import Site
+from gpuyard.dashboard.static_files import asset
 from gpuyard.dashboard.training.charts import settings_chart, training_chart_list
 from gpuyard.dashboard.training.control import Action, act, trainer
 from gpuyard.dashboard.training.facts import run_facts, run_tiles, run_words
@@ -26,14 +27,6 @@ TITLE, PATH = "Training", "/runs"
 DRAW_EVERY_S = 1.0
 """Charts are made anew so often at most, however fast a run writes."""
 ACTIONS = ("pause", "finish", "resume")
-LIST = """
-<p class="intro">Choose up to 8 runs to lay their curves over each other.</p>
-<form id="chosen" action="/runs" class="actions"><button type="submit">Show the chosen runs</button>
-<output aria-live="polite">none chosen</output></form>
-<section id="runs" aria-labelledby="runs-title"><h2 id="runs-title">Runs</h2></section>
-<section id="scores" aria-labelledby="scores-title" hidden><h2 id="scores-title">Hyperparameters</h2>
-<div class="figures"></div></section>
-"""
 
 
 class RunsSource:
@@ -91,7 +84,9 @@ def routes(site: Site) -> Sequence[Route]:
     def show(request: Request) -> Response:
         if not request.query_params.getlist("run"):
             found = rows.look()["home"]
-            return site.page(TITLE, LIST, path=PATH, script="run-list.js", data={"runs": found["run"]})
+            return site.page(
+                TITLE, asset("run-list.html"), path=PATH, script="run-list.js", data={"runs": found["run"]}
+            )
         ids, across, seeds = _chosen(request)
         source = RunsSource(site, ids, across, seeds=seeds)
         runs = _read(source)

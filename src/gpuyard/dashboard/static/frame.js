@@ -25,6 +25,9 @@ export function momentHere(seconds, precise = false) {
   return new Date(seconds * 1000).toLocaleString(undefined, style);
 }
 
+// A page without a script of its own is ready as it is.
+if (document.querySelectorAll("script[type=module]").length === 1) root.dataset.drawn = "all";
+
 const connection = document.getElementById("connection");
 
 /**

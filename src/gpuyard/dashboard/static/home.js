@@ -54,7 +54,7 @@ const sections = {
     { name: "policy", text: (row) => row.policy || "" },
     { name: "last round", text: (row) => (row.last_s ? element("span", {}, agoText(row.last_s), row.stale_round && row.alive ? badge("stale", "warn") : null) : "none yet") },
     { name: "waiting", kind: "number", text: (row) => (row.pending ?? "-").toLocaleString() },
-    { name: "alarms", text: (row) => (row.alarms || []).join("; ") || (row.damaged ? "" : "none") },
+    { name: "alarms", kind: "wide", text: (row) => (row.alarms || []).join("; ") || (row.damaged ? "" : "none") },
   ] },
   run: { id: "runs", columns: [
     { name: "run", text: nameOf },
@@ -66,7 +66,7 @@ const sections = {
   ] },
   results: { id: "results", columns: [
     { name: "results", text: nameOf },
-    { name: "answer", text: answerOf },
+    { name: "answer", kind: "wide", text: answerOf },
     { name: "policies", kind: "number", text: (row) => String(row.policies ?? "") },
     { name: "written", text: (row) => written(row.changed_s) },
   ] },

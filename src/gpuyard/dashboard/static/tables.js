@@ -4,7 +4,7 @@ import { element } from "/static/drawing.js";
 
 /**
  * A table of rows by key.
- * columns: [{ name, text(row) -> string | Node, kind?: "number" }]; the first one is the row's name.
+ * columns: [{ name, text(row) -> string | Node, kind?: "number" | "wide" }]; the first one is the row's name.
  */
 export class SteadyTable {
   constructor(home, label, columns) {
@@ -13,7 +13,7 @@ export class SteadyTable {
     this.more = element("button", { type: "button", class: "more" });
     this.more.hidden = true;
     this.more.addEventListener("click", () => this.admit());
-    const heads = columns.map((column) => element("th", { scope: "col", "data-kind": column.kind || "text" }, column.name));
+    const heads = columns.map((column) => element("th", { scope: "col", "data-kind": column.kind === "number" ? "number" : "text" }, column.name));
     this.body = element("tbody");
     const table = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), this.body);
     home.append(this.more, element("div", { class: "scroll steady", tabindex: "0", role: "region", "aria-label": label }, table));
@@ -36,7 +36,7 @@ export class SteadyTable {
   admit() {
     const lines = this.waiting.map((row) => {
       const line = element("tr", {}, ...this.columns.map((column, index) =>
-        element(index ? "td" : "th", index ? (column.kind === "number" ? { class: "number" } : {}) : { scope: "row" })));
+        element(index ? "td" : "th", index ? (column.kind ? { class: column.kind } : {}) : { scope: "row" })));
       this.rows.set(row.key, line);
       this.fill(line, row);
       return line;

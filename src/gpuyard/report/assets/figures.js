@@ -10,6 +10,7 @@ function niceStep(step) {
 
 /** A step between ticks of time that people know, seconds. */
 function timeStep(step) {
+  if (step < 1) return niceStep(step);
   return NICE_DURATIONS.find((nice) => nice >= step) || niceStep(step / 86400) * 86400;
 }
 

@@ -161,15 +161,19 @@ def shadow_report(journal: Journal, since_s: float | None = None) -> ShadowRepor
     Raises:
         JournalError: if it cannot be read.
     """
-    comparison = _Comparison(journal)
+    comparison = ShadowComparison(journal)
     for record in rounds(journal, journal.numbers()):
         if since_s is None or record.at_s >= since_s:
             comparison.take(record)
     return comparison.finish()
 
 
-class _Comparison:
-    """Takes one round after the other."""
+class ShadowComparison:
+    """Takes one round after the other.
+
+    Args:
+        journal: Where states and predictions of these rounds are.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -184,6 +188,7 @@ class _Comparison:
         self._left = self._unseen = self._acted = 0
 
     def take(self, record: RoundRecord) -> None:
+        """Count a round; they come in ascending order."""
         report = self._report
         if record.policy not in report.policies:
             report.policies.append(record.policy)
@@ -237,6 +242,7 @@ class _Comparison:
             self._report.order_same_size.count(rank[job], alike.get(self._sizes.get(job), []))
 
     def finish(self) -> ShadowReport:
+        """The report so far; more rounds may follow."""
         report = self._report
         report.jobs = len(self._seen)
         report.wanted = len(self._wanted)

@@ -1,0 +1,70 @@
+"""The kill switch of an agent: a file that a living one obeys; for a dead one, jobs are given back here."""
+
+import getpass
+from pathlib import Path
+
+from gpuyard.dashboard.live.brief import DEAD_AFTER_S, journal_of
+from gpuyard.errors import InputError
+from gpuyard.serve.journal import Journal
+from gpuyard.serve.journal.replay import noted_settings
+from gpuyard.serve.settings import ServeSettings
+from gpuyard.serve.signs import Signs
+from gpuyard.serve.slurm import SlurmAdapter
+from gpuyard.serve.watchdog import release
+
+
+def halt(directory: Path, why: str) -> str:
+    """Let an agent act no more, and have every job returned to the cluster's scheduler.
+
+    Returns:
+        What was done, in a sentence.
+
+    Raises:
+        InputError: if no agent ever served from there, or the file cannot be written.
+    """
+    signs = _signs(directory)
+    try:
+        signs.halt(f"{getpass.getuser()} (dashboard) {why}".strip())
+    except OSError as error:
+        raise InputError(f"{signs.halt_file}: cannot be written ({error.strerror})") from None
+    silence_s = signs.silence_s()
+    if silence_s is not None and silence_s < DEAD_AFTER_S:
+        return "Halted: the agent obeys in its next round, and returns its jobs."
+    return f"Halted. {_given_back(directory)}"
+
+
+def resume(directory: Path) -> str:
+    """Let a halted agent act again.
+
+    Raises:
+        InputError: if no agent ever served from there, or the file cannot be removed.
+    """
+    signs = _signs(directory)
+    try:
+        was = signs.resume()
+    except OSError as error:
+        raise InputError(f"{signs.halt_file}: cannot be removed ({error.strerror})") from None
+    return "The agent acts again from its next round on." if was else "It was not halted."
+
+
+def _signs(directory: Path) -> Signs:
+    signs = Signs(directory)
+    if not signs.known and not journal_of(directory).is_file():
+        raise InputError(f"{directory}: no agent has ever served from here")
+    return signs
+
+
+def _given_back(directory: Path) -> str:
+    """Of an agent that gives no sign of life: give its jobs back in its place."""
+    with Journal.open(journal_of(directory), readonly=True) as journal:
+        number = journal.next_number() - 1
+        source = journal.state(number).source if number else ""
+        settings: ServeSettings = noted_settings(journal)
+    if not source.startswith("slurm"):
+        return "No agent answers; it holds nothing once it sees the file."
+    found = release(SlurmAdapter(settings), "halted")
+    if found.error:
+        return f"No agent answers, and no job could be returned from here: {found.error}."
+    refused = [one for one in found.outcomes if not one.ok and one.code != "missing"]
+    said = f"No agent answers, so {len(found.outcomes) - len(refused):,} jobs were returned from here."
+    return said + (f" {len(refused):,} could not be returned: {refused[0].error}." if refused else "")
