@@ -9,6 +9,8 @@ A chart is a dictionary: ``id``, ``title``, ``note``, ``kind`` and what that kin
   the next. ``levels``, each with ``name`` and ``value``, are marked across it.
 * ``columns``: ``x``, ``y`` and ``series``, each with ``name``, ``colour`` and ``y``: a column for each of the
   ``labels``, or between each two of the ``edges``.
+* ``points``: ``x``, ``y`` and ``series``, each with ``name``, ``colour``, ``x`` and ``y`` (one number
+  each) and ``best``: whether no other beats it on both axes.
 * ``rows``: ``x`` (an axis) and ``rows``, each with ``name`` and ``dots``: ``series`` (its name), ``colour``,
   ``value`` and, for an interval, ``low`` and ``high``.
 
