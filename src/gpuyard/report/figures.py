@@ -148,7 +148,7 @@ def window_chart(report: Report, palette: Palette) -> Chart | None:
         "title": f"{metric_label(report.metric).capitalize()} on each window",
         "note": "The same windows for all policies: differences are taken within a window.",
         "x": axis("window", "1", low=1.0, high=float(len(series[0]["x"]))),
-        "y": axis(metric_label(report.metric), metric_unit(report.metric), _scale(series, "y")),
+        "y": axis(metric_label(report.metric), metric_unit(report.metric), scale_of(series, "y")),
         "series": series,
     }
 
@@ -333,7 +333,7 @@ def _metric_axis(metric: str) -> Chart:
     return axis(metric_label(metric), metric_unit(metric), **bounds)
 
 
-def _scale(series: Sequence[Mapping[str, Any]], key: str) -> str:
+def scale_of(series: Sequence[Mapping[str, Any]], key: str) -> str:
     """Logarithmic where values spread over more than an order of magnitude and a half."""
     values = [value for one in series for value in one[key] if value is not None]
     return "log" if values and min(values) > 0 and max(values) > 30 * min(values) else "linear"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gpuyard.evaluate.setting import has_direction, lower_is_better
-from gpuyard.report.figures import Chart, Palette, axis, metric_unit, rounded
+from gpuyard.report.figures import Chart, Palette, axis, metric_unit, rounded, scale_of
 from gpuyard.report.model import Report
 from gpuyard.units import metric_label
 
@@ -44,8 +44,8 @@ def _points(report: Report, palette: Palette, across: str, down: str) -> Chart |
         "kind": "points",
         "note": f"A point per policy; further {way} and lower is better. The line joins those that no other "
         "beats on both.",
-        "x": axis(metric_label(across), metric_unit(across)),
-        "y": axis(metric_label(down), metric_unit(down)),
+        "x": axis(metric_label(across), metric_unit(across), scale_of(series, "x")),
+        "y": axis(metric_label(down), metric_unit(down), scale_of(series, "y")),
         "series": series,
     }
 

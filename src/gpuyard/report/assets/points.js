@@ -7,7 +7,7 @@ function drawPoints(figure) {
   const shown = chart.series.filter((one) => !figure.hidden.has(one.name) && one.x[0] !== null && one.y[0] !== null);
   const y = makeScale(chart.y, shown.map((one) => one.y[0]), POINTS_HEIGHT - 50, 46);
   const area = { ...plotArea(width, y), height: POINTS_HEIGHT - 50 };
-  const x = makeScale(chart.x, shown.map((one) => one.x[0]), area.width, 90);
+  const x = makeScale(chart.x, shown.map((one) => one.x[0]), area.width, 120);
   const svg = shape("svg", { width, height: POINTS_HEIGHT, role: "img", "aria-label": describePoints(figure.title, shown, chart) });
   drawFrame(svg, chart, area, x, y);
   const placed = shown.map((one) => ({ one, left: area.left + x.at(one.x[0]), top: area.top + area.height - y.at(one.y[0]) }));
