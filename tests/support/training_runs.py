@@ -67,7 +67,7 @@ class TrainedHere(TrainingProcesses):
     ) -> subprocess.Popen[bytes]:
         if count > 1:
             return super()._start(rank, count, memory, sockets, resume)
-        numbers = (signal.SIGINT, signal.SIGTERM)
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
         before = [signal.getsignal(number) for number in numbers]
         try:
             with self._log(rank).open("w", encoding="utf-8") as log, redirect_stderr(log):

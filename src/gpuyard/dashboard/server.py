@@ -140,6 +140,10 @@ class Dashboard(uvicorn.Server):
         with self._socket, suppress(KeyboardInterrupt):
             self.run(sockets=[self._socket])
 
+    def close(self) -> None:
+        """Give the address back, of a server that is not to serve."""
+        self._socket.close()
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop, with all streams of events."""
         self._feeds.close()

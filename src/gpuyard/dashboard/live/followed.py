@@ -1,5 +1,6 @@
 """An agent, followed through its journal: facts, charts, the cluster now, decisions, agreement."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -25,7 +26,9 @@ MOST_RECORDS = 300
 """Rounds that are compared with what the scheduler did, before those that come while the page is open."""
 MOST_DECISIONS = 200
 AT_ONCE = 50
-"""Rounds that are read in full at one look."""
+"""Rounds that are read in full at a time."""
+READ_WITHIN_S = 0.3
+"""Rounds that take longer to read come with the next look."""
 COMPARE_EVERY_S = 5.0
 
 
@@ -49,7 +52,8 @@ class FollowedAgent:
         self._before: RoundRecord | None = None
         self._read_to = 0
         self._comparison: ShadowComparison | None = None
-        self._compared_s = 0.0
+        self._compared_s = -math.inf
+        self._is_new = False
 
     def look(self) -> dict[str, Any]:
         """What has changed.
@@ -105,20 +109,27 @@ class FollowedAgent:
         return facts | {"tiles": _tiles(self._outlines, state), "notes": list(state.notes) if state else []}
 
     def _read_records(self, journal: Journal) -> dict[str, Any]:
-        """Read some rounds in full: their decisions, and whether the scheduler did the same."""
+        """Read rounds in full, as far as time allows: their decisions, and whether the scheduler did the same.
+
+        Nothing is said before the rounds that were there at first have been read.
+        """
         newest = journal.next_number() - 1
-        first = max(self._read_to + 1, newest - MOST_RECORDS + 1 if self._read_to == 0 else 0)
-        records = [one for one in journal.records(first, AT_ONCE) if one.number <= newest]
         if self._comparison is None:
             self._comparison = ShadowComparison(journal)
-        for record in records:
-            self._comparison.take(record)
-            self._decisions.extendleft(decision_rows(record, self._before))
-            self._before, self._read_to = record, record.number
-        found: dict[str, Any] = {"decisions": list(self._decisions)} if records else {}
-        if records and time.monotonic() - self._compared_s > COMPARE_EVERY_S:
+            self._read_to = max(0, newest - MOST_RECORDS)
+        until, before = time.monotonic() + READ_WITHIN_S, self._read_to
+        while self._read_to < newest and time.monotonic() < until:
+            for record in journal.records(self._read_to + 1, AT_ONCE):
+                self._comparison.take(record)
+                self._decisions.extendleft(decision_rows(record, self._before))
+                self._before, self._read_to = record, record.number
+        self._is_new = self._is_new or self._read_to > before
+        if not self._is_new or self._read_to < newest:
+            return {}
+        found: dict[str, Any] = {"decisions": list(self._decisions)}
+        if time.monotonic() - self._compared_s > COMPARE_EVERY_S:
             found["shadow"] = _agreement(self._comparison)
-            self._compared_s = time.monotonic()
+            self._compared_s, self._is_new = time.monotonic(), False
         return found
 
 

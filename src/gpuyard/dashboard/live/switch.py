@@ -7,7 +7,6 @@ from gpuyard.dashboard.live.brief import DEAD_AFTER_S, journal_of
 from gpuyard.errors import InputError
 from gpuyard.serve.journal import Journal
 from gpuyard.serve.journal.replay import noted_settings
-from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.signs import Signs
 from gpuyard.serve.slurm import SlurmAdapter
 from gpuyard.serve.watchdog import release
@@ -57,9 +56,7 @@ def _signs(directory: Path) -> Signs:
 def _given_back(directory: Path) -> str:
     """Of an agent that gives no sign of life: give its jobs back in its place."""
     with Journal.open(journal_of(directory), readonly=True) as journal:
-        number = journal.next_number() - 1
-        source = journal.state(number).source if number else ""
-        settings: ServeSettings = noted_settings(journal)
+        source, settings = _source(journal), noted_settings(journal)
     if not source.startswith("slurm"):
         return "No agent answers; it holds nothing once it sees the file."
     found = release(SlurmAdapter(settings), "halted")
@@ -68,3 +65,9 @@ def _given_back(directory: Path) -> str:
     refused = [one for one in found.outcomes if not one.ok and one.code != "missing"]
     said = f"No agent answers, so {len(found.outcomes) - len(refused):,} jobs were returned from here."
     return said + (f" {len(refused):,} could not be returned: {refused[0].error}." if refused else "")
+
+
+def _source(journal: Journal) -> str:
+    """Which cluster an agent has served; empty if it has seen none."""
+    number = journal.next_number() - 1
+    return journal.state(number).source if number else ""

@@ -21,7 +21,8 @@ TITLE, PATH = "Policies", "/policies"
 KINDS = {"order": "Orders", "backfill": "Backfilling", "placement": "Placement"}
 LETTERS = (
     "The smallest score comes first. In seconds: s = submit, w = the wait so far, r = the estimate, "
-    "t = submit in the whole trace; n = GPUs."
+    "t = submit in the whole trace; n = GPUs. What refers to a section is explained in "
+    "docs/contract/simulator.md."
 )
 
 
