@@ -42,6 +42,13 @@ class PoolChange(BaseModel):
     speed: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """Of the other GPUs: run times are divided by it."""
 
+    @property
+    def words(self) -> str:
+        """``+4 nodes, h100@1.5``."""
+        nodes = f"{self.nodes:+d} nodes" if self.nodes else ""
+        speed = f"@{self.speed:g}" if self.speed != 1 else ""
+        return ", ".join(filter(None, (nodes, f"{self.type}{speed}" if self.type else "")))
+
 
 class Question(BaseModel):
     """What is asked.
@@ -185,13 +192,10 @@ def changed_cluster(cluster: Cluster, changes: tuple[PoolChange, ...]) -> Cluste
         if change.nodes:
             pool["count"] += change.nodes
             pool.pop("names", None)
-            said.append(f"{change.nodes:+d} nodes{f' of pool {change.pool + 1}' if len(pools) > 1 else ''}")
         if change.type:
             pool["type"] = change.type
             types[change.type] = _type(cluster, change)
-            said.append(
-                f"{change.type}{f'@{change.speed:g}' if change.speed != 1 else ''}{f' in pool {change.pool + 1}' if len(pools) > 1 else ''}"
-            )
+        said.append(change.words + (f" in pool {change.pool + 1}" if len(pools) > 1 else ""))
     left = [pool for pool in pools if pool["count"]]
     if not left:
         raise InputError("no node is left; remove fewer")
