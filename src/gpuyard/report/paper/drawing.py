@@ -176,7 +176,9 @@ def _log_scale(axes: Axes, name: str, told: Mapping[str, Any]) -> None:
         else (axes.set_yscale, axes.get_ylim, axes.set_ylim)
     )
     set_scale("log", nonpositive="clip")
-    low = float(told.get("floor", 0.0)) or get()[0]
+    floor = float(told.get("floor", 0.0))
+    least = axes.dataLim.x0 if name == "x" else axes.dataLim.y0
+    low = floor if floor and least <= floor else get()[0]
     high = max(get()[1], low * 10)
     put(low, high)
     if told["unit"] == "s":
