@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from gpuyard.serve.journal.replay import SETTINGS_NOTE
+from gpuyard.serve.journal.contents import SETTINGS_NOTE
 from support.fake_cluster import FakeCluster, Served
 
 NODES = {f"gn{number:02}": 8 for number in range(12)}
@@ -36,7 +36,8 @@ def write_agent(
         wall_s = now_s - ago_s - every_s * (rounds - 1 - number)
         with mock.patch("time.time", lambda at_s=wall_s: at_s):
             served.round(every_s)
-    served.signs.beat()
+    if served.settings.acts:
+        served.signs.beat()
     return served
 
 

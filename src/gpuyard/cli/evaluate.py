@@ -99,7 +99,8 @@ def evaluate(
 
 
 def _check_out(directory: Path) -> None:
-    from gpuyard.evaluate.storage import check_free, holds_results
+    from gpuyard.evaluate.result_files import holds_results
+    from gpuyard.evaluate.storage import check_free
 
     try:
         check_free(directory)

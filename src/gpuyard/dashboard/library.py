@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from gpuyard.errors import InputError
-from gpuyard.evaluate.storage import holds_results
+from gpuyard.evaluate.result_files import DOCUMENT, OLD_EVALUATION, holds_results
 from gpuyard.runs.directory import CONFIG, PROGRESS
 from gpuyard.serve.settings import ServeSettings
 
@@ -115,7 +115,7 @@ class Library:
         if PROGRESS in names or CONFIG in names:
             kinds["run"] = [PROGRESS, CONFIG]
         if holds_results(folder):
-            kinds["results"] = ["results.json", "evaluation.json"]
+            kinds["results"] = [DOCUMENT, OLD_EVALUATION]
         journal = ServeSettings(state_dir=folder).journal.name
         if journal in names:
             kinds["journal"] = [journal, f"{journal}-wal"]

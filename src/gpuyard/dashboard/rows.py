@@ -12,7 +12,7 @@ from gpuyard.dashboard.live.brief import agent_facts
 from gpuyard.dashboard.training.facts import run_facts
 from gpuyard.dashboard.training.followed import FollowedRun
 from gpuyard.errors import InputError
-from gpuyard.evaluate.storage import DOCUMENT, read_comparison
+from gpuyard.evaluate.result_files import DOCUMENT
 from gpuyard.runs.directory import Run
 
 ANSWERS_WITHIN_S = 0.5
@@ -109,13 +109,14 @@ def _mark(path: Path) -> object:
 
 def _answer(directory: Path) -> dict[str, Any]:
     """What a comparison says, in one line."""
+    from gpuyard.evaluate.findings import findings  # which loads polars
+    from gpuyard.evaluate.storage import read_comparison
+    from gpuyard.evaluate.wording import PAGE, sentences
+
     try:
         comparison = read_comparison(directory, schedules=False)
     except InputError as error:
         return {"damaged": plain(error)}
-    from gpuyard.evaluate.findings import findings
-    from gpuyard.evaluate.wording import PAGE, sentences
-
     said = sentences(comparison, findings(comparison), PAGE)
     setting = comparison.setting
     return {"answer": said[0] if said else "", "policies": len(comparison.policies), "metric": setting.metric}

@@ -16,7 +16,6 @@ from gpuyard.dashboard.app import make_app
 from gpuyard.dashboard.feeds import Feeds
 from gpuyard.dashboard.library import Library
 from gpuyard.errors import InputError, setting
-from gpuyard.serve.process.service import read_token
 
 USUAL_PORT = 8642
 """Taken if it is free and no other is asked for, so that bookmarks keep leading somewhere."""
@@ -86,9 +85,11 @@ def _chosen_token(file: Path | None) -> str:
     Raises:
         InputError: if the file cannot be read, others may read it, or the token is short.
     """
-    text = read_token(file, "token_file")
-    if text is None:
+    if file is None:
         return secrets.token_urlsafe(24)
+    from gpuyard.serve.process.service import read_token  # which loads what an agent needs
+
+    text = read_token(file, "token_file") or ""
     if len(text) < SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
         raise InputError(
             f"{setting('token_file')} {file}: expected one line of at least {SHORTEST_TOKEN} letters and "

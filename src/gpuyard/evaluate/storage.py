@@ -10,19 +10,18 @@ import polars as pl
 import gpuyard
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison, WholeReplay
+from gpuyard.evaluate.result_files import DOCUMENT, OLD_EVALUATION, holds_results
 from gpuyard.evaluate.setting import Outline, PolicyEntry, Setting
 from gpuyard.evaluate.tables import CLASS_SCHEMA, JOB_COLUMNS
 from gpuyard.files import atomic_write, check_directory, parse_json
 from gpuyard.units import json_text, plural
 
 FORMAT = 3
-DOCUMENT = "results.json"
 SCHEDULES = "schedules"
 EXECUTIONS = "executions"
 _TABLES = ("windows", "classes", "jobs")
 _WHOLE = ("metrics", "classes", "windows", "waits")
 """Tables of the replay of the whole part; their files begin with ``whole-``."""
-_OLD_EVALUATION = "evaluation.json"
 _HEADS: Mapping[str, pl.DataType] = {"policy": pl.String(), "window": pl.Int64()}
 _TEXTS = ("policy", "by", "class", "group", "user")
 _JOB_COLUMNS = (*_HEADS, *JOB_COLUMNS, "start_s", "end_s")
@@ -31,11 +30,6 @@ _SCHEDULE_COLUMNS = {
     *("start_s", "end_s", "backfilled", "gpu_index", "nodes", "node_gpus"),
 }
 """Columns of a schedule that a report reads."""
-
-
-def holds_results(directory: Path) -> bool:
-    """Whether a directory has the document of results, of whichever version."""
-    return any((directory / name).is_file() for name in (DOCUMENT, _OLD_EVALUATION))
 
 
 def check_free(directory: Path) -> None:
@@ -60,8 +54,8 @@ def _refuse_old(directory: Path) -> None:
     Raises:
         InputError: saying which command makes it again.
     """
-    if (directory / _OLD_EVALUATION).is_file():
-        raise _old(directory, f"an evaluation ({_OLD_EVALUATION})", "evaluate")
+    if (directory / OLD_EVALUATION).is_file():
+        raise _old(directory, f"an evaluation ({OLD_EVALUATION})", "evaluate")
     try:
         document = json.loads((directory / DOCUMENT).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

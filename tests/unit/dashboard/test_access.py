@@ -56,7 +56,8 @@ def test_tunnels_may_have_another_port(visit: Visit, host: str) -> None:
 
 @pytest.mark.parametrize("path", CHANGES)
 @pytest.mark.parametrize(
-    "origin", [None, "null", "http://evil.example", "http://127.0.0.1:9999", "http://127.0.0.1", "https://a@b"]
+    "origin",
+    [None, "null", "http://evil.example", "http://127.0.0.1:9999", "http://127.0.0.1", "https://a@b"],
 )
 def test_another_origin_changes_nothing(visit: Visit, path: str, origin: str | None) -> None:
     headers = {} if origin is None else {"Origin": origin}

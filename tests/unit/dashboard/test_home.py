@@ -64,13 +64,21 @@ def test_agents_tell_mode_last_round_and_alarms(tmp_path: Path) -> None:
     (row,) = found(tmp_path)["journal"]
     assert row["mode"] == "halted"
     assert row["alarms"]
-    served.signs.resume()
-    served.signs.beat(1e9)
-    (row,) = found(tmp_path)["journal"]
-    assert row["mode"] == "dead"
     served.close()
-    (row,) = found(tmp_path)["journal"]
-    assert (row["mode"], row["alarms"]) == ("stopped", [])
+    write_agent(tmp_path / "killed", rounds=5, ago_s=3600.0, mode="active").signs.beat(1e9)
+    write_agent(tmp_path / "stopped", rounds=5, ago_s=3600.0, mode="active").close()
+    rows = {row["name"]: row for row in found(tmp_path)["journal"]}
+    assert (rows["killed"]["mode"], len(rows["killed"]["alarms"])) == ("dead", 1)
+    assert (rows["stopped"]["mode"], rows["stopped"]["alarms"]) == ("stopped", [])
+
+
+def test_an_agent_that_holds_its_lock_lives_however_old_its_round(tmp_path: Path) -> None:
+    served = write_agent(tmp_path, rounds=2, ago_s=3600.0)
+    assert found(tmp_path)["journal"][0]["mode"] == "stopped"
+    with served.signs.leadership():
+        (row,) = found(tmp_path)["journal"]
+    assert (row["mode"], row["alarms"]) == ("shadow", ["its last round is older than 5 rounds take"])
+    served.close()
 
 
 def damage(directory: Path, name: str, data: bytes) -> None:
@@ -90,7 +98,8 @@ def test_what_is_damaged_is_shown_as_such_and_nothing_else_is(tmp_path: Path, vi
     for path in (tmp_path / "agent").glob("journal.sqlite*"):
         path.write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
     home = page_data(visit().get("/").text)
-    damaged = {row["name"] for kind in ("run", "results", "journal") for row in home[kind] if "damaged" in row}
+    every = [*home["run"], *home["results"], *home["journal"]]
+    damaged = {row["name"] for row in every if "damaged" in row}
     assert damaged == {"log", "config", "bytes", "parquet", "document", "agent"}
     browser = visit()
     for page in ("/runs?run=0/log", "/runs?run=0/config", "/runs?run=0/bytes", "/runs"):

@@ -1,4 +1,4 @@
-"""Nothing is shown that does not lie below the given directories, and nothing that lies there breaks a page."""
+"""Nothing is shown that does not lie below the given directories, and links lead nowhere else."""
 
 import os
 import shutil

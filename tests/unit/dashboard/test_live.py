@@ -12,7 +12,7 @@ from gpuyard.dashboard.live import switch
 from gpuyard.dashboard.live.followed import FollowedAgent
 from gpuyard.dashboard.live.jobs import find_jobs, tell_job
 from gpuyard.errors import InputError
-from gpuyard.serve.journal.replay import SETTINGS_NOTE
+from gpuyard.serve.journal.contents import SETTINGS_NOTE
 from gpuyard.serve.watchdog import Look
 from support.fake_cluster import FakeCluster, Served
 from support.served_journals import write_agent
@@ -159,7 +159,7 @@ def test_jobs_of_a_dead_agent_are_returned_from_here(
         asked.append(f"{type(adapter).__name__} {why}")
         return Look(False, why, error="squeue: command not found")
 
-    served = write_agent(tmp_path / "agent", rounds=2)
+    served = write_agent(tmp_path / "agent", rounds=2, ago_s=3600.0)
     served.signs.beat(time.time() - 3600)
     monkeypatch.setattr(switch, "release", release)
     assert "No agent answers; it holds nothing" in switch.halt(tmp_path / "agent", "")

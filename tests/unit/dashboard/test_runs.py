@@ -189,7 +189,9 @@ def test_a_real_run_is_paused_resumed_and_finished(tmp_path: Path, visit: Visit)
     browser = visit()
 
     def do(action: str) -> Any:
-        return browser.post("/api/runs/do", json={"run": "0/run", "action": action}, headers={"Origin": ORIGIN})
+        return browser.post(
+            "/api/runs/do", json={"run": "0/run", "action": action}, headers={"Origin": ORIGIN}
+        )
 
     def state() -> str:
         one = FollowedRun(run)

@@ -23,7 +23,12 @@ COMMAND = [sys.executable, "-c", "import sys; from gpuyard.cli import main; sys.
 
 @pytest.mark.parametrize(
     ("text", "host", "port"),
-    [("127.0.0.1", "127.0.0.1", 0), (":9000", "127.0.0.1", 9000), ("[::1]:80", "::1", 80), ("a.b:1", "a.b", 1)],
+    [
+        ("127.0.0.1", "127.0.0.1", 0),
+        (":9000", "127.0.0.1", 9000),
+        ("[::1]:80", "::1", 80),
+        ("a.b:1", "a.b", 1),
+    ],
 )
 def test_places(text: str, host: str, port: int) -> None:
     assert Place.parse(text) == Place(host, port)
@@ -64,7 +69,10 @@ def test_a_missing_extra_is_one_clear_line(
 
 def started(*arguments: str) -> tuple[subprocess.Popen[str], str]:
     process = subprocess.Popen(
-        [*COMMAND, "--no-open", "--json", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, "--no-open", "--json", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     text = ""

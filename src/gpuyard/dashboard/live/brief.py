@@ -4,16 +4,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gpuyard.runs.progress import is_being_written
 from gpuyard.serve.journal import Journal
-from gpuyard.serve.journal.replay import noted_settings
+from gpuyard.serve.journal.contents import noted_settings
 from gpuyard.serve.records import RoundRecord
 from gpuyard.serve.settings import ServeSettings
-from gpuyard.serve.signs import Signs
+from gpuyard.serve.signs import LOCK, Signs
 
 STALE_ROUNDS = 5
 """A last round older than this many intervals is stale."""
+LEAST_STALE_S = 10.0
 DEAD_AFTER_S = 60.0
-"""An agent whose heartbeat is older, or gone, is taken for dead."""
+"""A heartbeat that is older is none."""
 
 
 def journal_of(directory: Path) -> Path:
@@ -34,28 +36,41 @@ def agent_facts(directory: Path) -> dict[str, Any]:
     return facts_of(Signs(directory), last, settings)
 
 
+def is_alive(signs: Signs, last: RoundRecord | None, settings: ServeSettings) -> bool:
+    """Whether an agent lives: it holds its lock, or, where that may not be looked at, it was heard of lately.
+
+    Only agents that act have a heartbeat.
+    """
+    if is_being_written(signs.directory / LOCK):
+        return True
+    silence_s = signs.silence_s()
+    return not _is_old(last, settings) or (silence_s is not None and silence_s < DEAD_AFTER_S)
+
+
+def _is_old(last: RoundRecord | None, settings: ServeSettings) -> bool:
+    if last is None:
+        return True
+    return time.time() - last.wall_s > max(STALE_ROUNDS * settings.interval_s, LEAST_STALE_S)
+
+
 def facts_of(signs: Signs, last: RoundRecord | None, settings: ServeSettings) -> dict[str, Any]:
     """The same, of what has been read."""
-    now_s = time.time()
-    silence_s = signs.silence_s(now_s)
-    stopped, dead = silence_s is None, silence_s is not None and silence_s > DEAD_AFTER_S
-    age_s = None if last is None else max(0.0, now_s - last.wall_s)
-    stale = age_s is None or age_s > max(STALE_ROUNDS * settings.interval_s, 10.0)
-    mode = "halted" if signs.halted else "dead" if dead else "stopped" if stopped else settings.mode
+    alive, stale = is_alive(signs, last, settings), _is_old(last, settings)
+    # Who stops takes the heartbeat away; it stays behind where an agent that acts was killed.
+    dead = not alive and signs.silence_s() is not None
+    mode = "halted" if signs.halted else "dead" if dead else settings.mode if alive else "stopped"
     return {
         "mode": mode,
-        "acts": settings.acts,
         "policy": settings.policy if last is None else last.policy,
         "control": settings.control,
-        "interval_s": settings.interval_s,
         "halted": signs.halted,
-        "alive": not (dead or stopped),
+        "alive": alive,
         "round": None if last is None else last.number,
         "last_s": None if last is None else last.wall_s,
         "stale_round": stale,
         "pending": None if last is None else last.pending,
         "decider": None if last is None else last.decider,
-        "alarms": _alarms(last, halted=signs.halted, dead=dead, stale=stale and not stopped),
+        "alarms": _alarms(last, halted=signs.halted, dead=dead, stale=stale and alive),
     }
 
 
@@ -64,10 +79,10 @@ def _alarms(last: RoundRecord | None, *, halted: bool, dead: bool, stale: bool) 
     if halted:
         found.append("halted: every job is the scheduler's own")
     if dead:
-        found.append("no heartbeat: the agent died, and the watchdog returns its jobs")
-    elif stale:
+        found.append("its heartbeat has stopped: the agent died, and the watchdog returns its jobs")
+    if stale:
         found.append(f"its last round is older than {STALE_ROUNDS} rounds take")
-    if last is not None and last.decider != "policy":
+    if last is not None and last.decider != "policy" and not halted:
         why = last.words or last.cause
         found.append(f"the policy did not decide the last round{f': {why}' if why else ''}")
     return found

@@ -12,7 +12,7 @@ from gpuyard.dashboard.live.charts import cluster_charts, node_list, round_chart
 from gpuyard.dashboard.live.decisions import decision_rows
 from gpuyard.errors import InputError
 from gpuyard.serve.journal import Journal
-from gpuyard.serve.journal.replay import noted_settings
+from gpuyard.serve.journal.contents import noted_settings
 from gpuyard.serve.journal.shadow import ShadowComparison
 from gpuyard.serve.records import RoundRecord
 from gpuyard.serve.settings import ServeSettings
@@ -109,7 +109,7 @@ class FollowedAgent:
         return facts | {"tiles": _tiles(self._outlines, state), "notes": list(state.notes) if state else []}
 
     def _read_records(self, journal: Journal) -> dict[str, Any]:
-        """Read rounds in full, as far as time allows: their decisions, and whether the scheduler did the same.
+        """Read rounds in full, as far as time allows: decisions, and whether the scheduler did the same.
 
         Nothing is said before the rounds that were there at first have been read.
         """

@@ -6,7 +6,7 @@ from typing import Any
 from gpuyard.dashboard.live.brief import journal_of
 from gpuyard.errors import InputError
 from gpuyard.serve.journal import Journal
-from gpuyard.serve.journal.replay import noted_settings
+from gpuyard.serve.journal.contents import noted_settings
 from gpuyard.serve.process.client import ask, job_path
 from gpuyard.serve.records import RoundRecord
 from gpuyard.serve.settings import ServeSettings

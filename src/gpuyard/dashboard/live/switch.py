@@ -3,10 +3,11 @@
 import getpass
 from pathlib import Path
 
-from gpuyard.dashboard.live.brief import DEAD_AFTER_S, journal_of
+from gpuyard.dashboard.live.brief import is_alive, journal_of
 from gpuyard.errors import InputError
-from gpuyard.serve.journal import Journal
-from gpuyard.serve.journal.replay import noted_settings
+from gpuyard.serve.journal import Journal, JournalError
+from gpuyard.serve.journal.contents import noted_settings
+from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.signs import Signs
 from gpuyard.serve.slurm import SlurmAdapter
 from gpuyard.serve.watchdog import release
@@ -26,10 +27,16 @@ def halt(directory: Path, why: str) -> str:
         signs.halt(f"{getpass.getuser()} (dashboard) {why}".strip())
     except OSError as error:
         raise InputError(f"{signs.halt_file}: cannot be written ({error.strerror})") from None
-    silence_s = signs.silence_s()
-    if silence_s is not None and silence_s < DEAD_AFTER_S:
+    try:
+        with Journal.open(journal_of(directory), readonly=True) as journal:
+            number = journal.next_number() - 1
+            last = journal.outlines(number)[-1] if number else None
+            settings, source = noted_settings(journal), _source(journal)
+    except JournalError as error:
+        return f"Halted: a living agent obeys in its next round. Whether there is one is not known: {error}."
+    if is_alive(signs, last, settings):
         return "Halted: the agent obeys in its next round, and returns its jobs."
-    return f"Halted. {_given_back(directory)}"
+    return f"Halted. {_given_back(settings, source)}"
 
 
 def resume(directory: Path) -> str:
@@ -53,10 +60,8 @@ def _signs(directory: Path) -> Signs:
     return signs
 
 
-def _given_back(directory: Path) -> str:
+def _given_back(settings: ServeSettings, source: str) -> str:
     """Of an agent that gives no sign of life: give its jobs back in its place."""
-    with Journal.open(journal_of(directory), readonly=True) as journal:
-        source, settings = _source(journal), noted_settings(journal)
     if not source.startswith("slurm"):
         return "No agent answers; it holds nothing once it sees the file."
     found = release(SlurmAdapter(settings), "halted")

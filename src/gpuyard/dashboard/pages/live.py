@@ -9,9 +9,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from gpuyard.dashboard.live.followed import FollowedAgent
-from gpuyard.dashboard.live.jobs import find_jobs, tell_job
-from gpuyard.dashboard.live.switch import halt, resume
 from gpuyard.dashboard.pages.runs import read_json
 from gpuyard.dashboard.rows import PAGES
 from gpuyard.dashboard.site import Site
@@ -25,6 +22,7 @@ NONE = "No journal of a live agent lies below the directories that were given; g
 
 def routes(site: Site) -> Sequence[Route]:
     """The page, its stream of changes, questions about jobs, and the switch."""
+    # Loaded when they are asked for, so that the first page is there at once.
 
     def show(request: Request) -> Response:
         id = request.query_params.get("agent")
@@ -42,19 +40,27 @@ def routes(site: Site) -> Sequence[Route]:
         )
 
     async def feed(request: Request) -> Response:
+        from gpuyard.dashboard.live.followed import FollowedAgent
+
         id = _agent(request)
         directory = site.library.directory(id)
         return site.feeds.answer(request, f"live {id}", lambda: FollowedAgent(directory))
 
     def find(request: Request) -> Response:
+        from gpuyard.dashboard.live.jobs import find_jobs
+
         directory = site.library.directory(_agent(request))
         return JSONResponse(find_jobs(directory, request.query_params.get("q", "")))
 
     def tell(request: Request) -> Response:
+        from gpuyard.dashboard.live.jobs import tell_job
+
         directory = site.library.directory(_agent(request))
         return JSONResponse(tell_job(directory, request.query_params.get("job", "")))
 
     async def switch(request: Request) -> Response:
+        from gpuyard.dashboard.live.switch import halt
+
         asked = await read_json(request)
         id, why = asked.get("agent"), asked.get("why", "")
         if not isinstance(id, str) or not isinstance(why, str) or asked.get("confirmed") != "halt":
@@ -63,6 +69,8 @@ def routes(site: Site) -> Sequence[Route]:
         return JSONResponse({"said": said})
 
     async def go_on(request: Request) -> Response:
+        from gpuyard.dashboard.live.switch import resume
+
         id = (await read_json(request)).get("agent")
         if not isinstance(id, str):
             raise InputError("expected an agent")

@@ -5,7 +5,7 @@ replay says what it wanted at each moment, not what a cluster under it would hav
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,17 +13,15 @@ from typing import Any, Protocol
 from gpuyard.errors import InputError
 from gpuyard.policies.base import Policy
 from gpuyard.policies.policy_file import SUFFIX
-from gpuyard.serve.journal import Journal, JournalError
+from gpuyard.serve.journal import Journal
+from gpuyard.serve.journal.contents import noted_settings, rounds
 from gpuyard.serve.records import Planned, Ranked, RoundRecord
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.state import ClusterState
 from gpuyard.simulation.find import find_policy
 
-SETTINGS_NOTE = "settings"
-"""The journal's note that holds the settings of the agent as JSON."""
 MOST_DIFFERENCES = 1000
 """Rounds whose differences are listed; all are counted."""
-_BATCH = 200
 
 
 class Decided(Protocol):
@@ -167,32 +165,6 @@ def replay(
         if progress is not None:
             progress(done, len(numbers))
     return replaying.finish()
-
-
-def rounds(journal: Journal, numbers: list[int]) -> Iterator[RoundRecord]:
-    """The records of these ascending numbers, read a few at a time."""
-    position = numbers[0] if numbers else 0
-    while numbers and position <= numbers[-1]:
-        found = journal.records(position, _BATCH)
-        yield from (record for record in found if record.number <= numbers[-1])
-        if not found:
-            return
-        position = found[-1].number + 1
-
-
-def noted_settings(journal: Journal) -> ServeSettings:
-    """The settings that the agent noted in its journal.
-
-    Raises:
-        JournalError: if there are none, or they are of another gpuyard.
-    """
-    text = journal.note(SETTINGS_NOTE)
-    if text is None:
-        raise JournalError(f"{journal.path}: holds no settings, so no agent has served with it yet")
-    try:
-        return ServeSettings.model_validate_json(text)
-    except ValueError as error:
-        raise JournalError(f"{journal.path}: its settings are of another gpuyard ({error})") from None
 
 
 def model_hash(policy: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gpuyard.serve.journal import Journal, Prediction
-from gpuyard.serve.journal.replay import rounds
+from gpuyard.serve.journal.contents import rounds
 from gpuyard.serve.records import RoundRecord
 
 SOON_ROUNDS = 10

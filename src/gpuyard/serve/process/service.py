@@ -18,7 +18,8 @@ from gpuyard.serve.decision.deciding import check_served
 from gpuyard.serve.decision.live_cluster import known_cluster, live_cluster
 from gpuyard.serve.decision.ranges import range_check, range_notes
 from gpuyard.serve.journal import Journal, JournalError
-from gpuyard.serve.journal.replay import SETTINGS_NOTE, model_hash
+from gpuyard.serve.journal.contents import SETTINGS_NOTE
+from gpuyard.serve.journal.replay import model_hash
 from gpuyard.serve.process.agent import Agent
 from gpuyard.serve.process.answers import Answers
 from gpuyard.serve.process.http import HttpServer

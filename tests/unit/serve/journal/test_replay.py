@@ -12,7 +12,8 @@ from gpuyard.policies.base import Policy
 from gpuyard.serve.decision.deciding import decide_on
 from gpuyard.serve.decision.memory import Memory
 from gpuyard.serve.journal import Journal, JournalError
-from gpuyard.serve.journal.replay import SETTINGS_NOTE, Shift, model_hash, noted_settings, replay
+from gpuyard.serve.journal.contents import SETTINGS_NOTE, noted_settings
+from gpuyard.serve.journal.replay import Shift, model_hash, replay
 from gpuyard.serve.records import Happened, Planned, Ranked, RoundRecord
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.state import ClusterState, Job, Node, Partition, Share
