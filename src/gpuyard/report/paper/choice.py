@@ -37,12 +37,11 @@ def write_figure(path: Path, report: Report, name: str, *, width_cm: float) -> s
     if not 2.0 <= width_cm <= 100.0:
         raise InputError(f"{setting('width', width_cm)}: expected 2 to 100 (cm)")
     chart = find_chart(parts_of(report, (), gantt=False, pareto=True).data["charts"], name)
-    from gpuyard.report.paper.drawing import draw
+    from gpuyard.report.paper.drawing import draw, save
 
     figure = draw(chart, width_cm)
     with atomic_write(path) as temporary:
-        told = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[path.suffix[1:]]
-        figure.savefig(temporary, format=path.suffix[1:], dpi=300, metadata=told)
+        save(figure, temporary, path.suffix[1:])
     return str(chart["title"])
 
 

@@ -1,6 +1,7 @@
 """Charts of reports, drawn with matplotlib: the same data, fit for print."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -44,6 +45,7 @@ STYLE: Any = {
 }
 """Fonts are embedded as TrueType, which journals ask for; the same data give the same bytes."""
 INCH_CM = 2.54
+DOTS_PER_INCH = 300
 RATIO = 0.66
 ROW_CM = 0.42
 
@@ -58,6 +60,13 @@ def draw(chart: Chart, width_cm: float) -> Figure:
         {"lines": _lines, "rows": _rows, "columns": _columns, "points": _points}[chart["kind"]](axes, chart)
         figure.canvas.draw()  # texts are laid out while the style holds
         return figure
+
+
+def save(figure: Figure, path: Path, format: str) -> None:
+    """Write a figure as ``pdf``, ``svg`` or ``png``; dates are left out, so that the bytes stay the same."""
+    undated: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[format]
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(path, format=format, dpi=DOTS_PER_INCH, metadata=undated)
 
 
 def _lines(axes: Axes, chart: Chart) -> None:
