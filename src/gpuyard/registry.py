@@ -1,8 +1,4 @@
-"""The one way anything is looked up by name: ``@register(kind, name)`` where the thing lives.
-
-Kinds in use: ``order``, ``backfill``, ``placement``, ``metric``, ``cluster``, ``workload-format``,
-``audit-check``, ``benchmark`` and ``network``.
-"""
+"""The one way anything is looked up by name: ``@register(kind, name)`` where the thing lives."""
 
 import difflib
 import sys
@@ -11,33 +7,84 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from gpuyard import plugins
 from gpuyard.errors import InputError
 
 T = TypeVar("T")
 
+KINDS = {
+    "order": "a score over the waiting jobs, smallest first",
+    "backfill": "who may start ahead of a job that has to wait",
+    "placement": "which nodes a job gets",
+    "metric": "a figure of a schedule",
+    "cluster": "a cluster by name",
+    "workload-format": "a reader of logs",
+    "workload-generator": "a maker of workloads",
+    "workload-preset": "a generator with its settings",
+    "audit-check": "a check of workloads",
+    "env-preset": "an environment with its settings",
+    "train-preset": "a training run with its settings",
+    "algorithm": "a way to train a policy",
+    "network": "a network that torch trains",
+    "benchmark": "a measurement of gpuyard bench",
+}
+"""What can be registered."""
+
+OF_THE_CORE = ("backfill", "placement")
+"""Kinds that plug-ins cannot add to."""
+
 _entries: dict[str, dict[str, Any]] = {}
+_origins: dict[tuple[str, str], str] = {}
 
 
 def register(kind: str, name: str) -> Callable[[T], T]:
     """Decorator: make ``thing`` known as ``name`` among the things of ``kind``.
 
     Raises:
+        InputError: for a kind that there is not, or that is not for plug-ins.
         ValueError: if the name is taken; names are never overwritten silently.
     """
+    if kind not in KINDS:
+        raise InputError(f"nothing is registered as {kind!r}{suggest(kind, KINDS)}")
+    if kind in OF_THE_CORE and plugins.loading():
+        raise InputError(f"a {kind} is a rule of the native core: a plug-in cannot add one")
 
     def enter(thing: T) -> T:
         names = _entries.setdefault(kind, {})
         if name in names:
-            raise ValueError(f"{kind} {name!r} is registered already")
+            by = _origins[kind, name]
+            raise ValueError(f"{kind} {name!r} is registered already{f' by {by}' if by else ''}")
         names[name] = thing
+        _origins[kind, name] = plugins.loading()
         return thing
 
     return enter
 
 
 def registered(kind: str) -> Mapping[str, Any]:
-    """All things of a kind by name, in order of registration."""
+    """All things of a kind by name, in order of registration, those of plug-ins too."""
+    plugins.load(_forget)
     return MappingProxyType(_entries.get(kind, {}))
+
+
+def origin(kind: str, name: str) -> str:
+    """The plug-in that registered a thing; empty if none did."""
+    return _origins.get((kind, name), "")
+
+
+def loaded_plugins() -> dict[plugins.Plugin, list[str]]:
+    """All plug-ins that were found, each with what it registered, such as ``order my-order``."""
+    found = plugins.load(_forget)
+    return {one: [f"{kind} {name}" for kind, name in _of(one.label)] for one in found}
+
+
+def _of(label: str) -> list[tuple[str, str]]:
+    return [thing for thing, by in _origins.items() if by == label]
+
+
+def _forget(label: str) -> None:
+    for kind, name in _of(label):
+        del _entries[kind][name], _origins[kind, name]
 
 
 def lookup(kind: str, name: str, *, known: Mapping[str, Any] | None = None) -> Any:

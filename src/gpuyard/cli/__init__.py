@@ -10,6 +10,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 from cyclopts.command_spec import CommandSpec
 
+from gpuyard import plugins
 from gpuyard.cli.inputs import HELP, flag, one_line, open_console, print_json
 from gpuyard.errors import InputError, spelt
 from gpuyard.terminal.console import is_verbose, set_quiet, set_verbose
@@ -74,8 +75,8 @@ def _make_app() -> App:
         name="gpuyard",
         help="Simulate and compare schedulers for GPU clusters.",
         help_epilogue="gpuyard help COMMAND shows a command's options; -q (--quiet) leaves out progress and "
-        "notes, -v (--verbose) adds what a command took. Exit codes: 0 done, 1 failed, 2 bad usage or bad "
-        "input.",
+        "notes, -v (--verbose) adds what a command took, --plugin FILE.py loads orders, readers or metrics "
+        "of yours. Exit codes: 0 done, 1 failed, 2 bad usage or bad input.",
         version=_version,
         version_flags=["--version", "-V"],
         suppress_keyboard_interrupt=False,
@@ -102,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     began_s = time.monotonic()
     try:
+        given = _without_plugins(given)
         code = app(
             _understood(given),
             console=open_console(),
@@ -142,6 +144,22 @@ def _spent(elapsed_s: float) -> str:
         f"gpuyard {_version()} took {elapsed_s:.1f} s, {processor_s:.1f} s of processor time and at most "
         f"{most_mib:.0f} MiB of memory."
     )
+
+
+def _without_plugins(given: Sequence[str]) -> list[str]:
+    """Take ``--plugin FILE.py`` out of any command line, and load these files."""
+    kept, files = [], []
+    words = iter(given)
+    for word in words:
+        if word == "--plugin":
+            files.append(next(words, ""))
+        elif word.startswith("--plugin="):
+            files.append(word.partition("=")[2])
+        else:
+            kept.append(word)
+    for file in files:
+        plugins.add_file(file)
+    return kept
 
 
 def _understood(given: Sequence[str]) -> list[str]:

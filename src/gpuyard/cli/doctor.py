@@ -17,6 +17,7 @@ from cyclopts import Parameter
 from gpuyard.cli.inputs import open_console, print_json
 from gpuyard.cli.parameters import Json
 from gpuyard.config import available_cores
+from gpuyard.plugins import Plugin
 from gpuyard.terminal.tables import doctor_table
 
 Status = Literal["ok", "missing", "broken"]
@@ -75,7 +76,9 @@ def run_checks() -> list[Check]:
         _guarded("native core", _native_core, "build it again: pip install --force-reinstall gpuyard"),
         _optional("torch", "learning", "pip install 'gpuyard[learn]'"),
         _optional("gymnasium", "environments", "pip install gymnasium"),
+        _optional("uvicorn", "the dashboard", "pip install 'gpuyard[dashboard]'"),
         _optional("simpy", "the tests", "pip install 'gpuyard[test]'"),
+        *_plugins(),
         _machine(),
         _guarded("current directory", _writable_directory, "go to a directory that you may write to"),
         _terminal(),
@@ -149,6 +152,19 @@ def _native_core() -> Check:
             "results are not comparable with other machines'; install a release, and report this",
         )
     return Check("native core", "ok", "schedules are the known ones")
+
+
+def _plugins() -> list[Check]:
+    from gpuyard.registry import loaded_plugins
+
+    return [_plugin(one, names) for one, names in loaded_plugins().items()]
+
+
+def _plugin(one: Plugin, names: list[str]) -> Check:
+    name = f"plug-in {one.name}"
+    if one.error:
+        return Check(name, "broken", f"{one.source}: {one.error}", "repair or uninstall that package", False)
+    return Check(name, "ok", f"{one.source}: {', '.join(names) or 'registers nothing'}", required=False)
 
 
 def _machine() -> Check:

@@ -21,7 +21,7 @@ from gpuyard.config import AUTO
 from gpuyard.errors import InputError
 from gpuyard.policies.base import RECORDED
 from gpuyard.policies.grammar import GRAMMAR, PolicySpec
-from gpuyard.registry import registered
+from gpuyard.policies.heuristics import described
 from gpuyard.terminal.console import show_progress
 from gpuyard.terminal.tables import named_table, rule_table, wait_table
 
@@ -43,7 +43,7 @@ def list_policies(*, json: Json = False) -> None:
 
     Example: gpuyard policies
     """
-    kinds = {kind: registered(kind).values() for kind in KINDS}
+    kinds = {kind: described(kind) for kind in KINDS}
     if json:
         print_json({kind: [vars(rule) for rule in rules] for kind, rules in kinds.items()})
         return

@@ -13,7 +13,8 @@ from gpuyard.dashboard.training.facts import run_facts
 from gpuyard.dashboard.training.followed import FollowedRun
 from gpuyard.errors import InputError
 from gpuyard.evaluate.result_files import DOCUMENT
-from gpuyard.runs.directory import Run
+from gpuyard.runs.directory import CONFIG, PROGRESS, Run
+from gpuyard.runs.progress import STOP_REASONS
 
 ANSWERS_WITHIN_S = 0.5
 """Comparisons are read for so long at a time; those that are left say so, and come with the next look."""
@@ -34,6 +35,7 @@ class HomeRows:
         self._library = library
         self._lock = threading.Lock()  # the page and its stream of changes ask beside each other
         self._runs: dict[str, FollowedRun] = {}
+        self._ended: dict[str, tuple[object, dict[str, Any]]] = {}
         self._answers: dict[str, tuple[object, dict[str, Any]]] = {}
 
     def look(self) -> dict[str, Any]:
@@ -56,7 +58,7 @@ class HomeRows:
         return {"home": {**rows, "notes": notes, "roots": [str(root) for root in self._library.roots]}}
 
     def _forget(self, there: set[str]) -> None:
-        for kept in (self._runs, self._answers):
+        for kept in (self._runs, self._ended, self._answers):
             for id in kept.keys() - there:
                 del kept[id]
 
@@ -76,16 +78,21 @@ class HomeRows:
             return row | {"damaged": f"cannot be read ({error.strerror or error})"}
 
     def _run(self, entry: Entry) -> dict[str, Any]:
+        """Facts of a run; of one that has ended, those that are known, until it is written to again."""
         directory = self._library.directory(entry.id)
-        followed = self._runs.get(entry.id)
-        if followed is None:
-            followed = self._runs[entry.id] = FollowedRun(directory, curves=False)
+        mark = _mark(directory / PROGRESS), _mark(directory / CONFIG)
+        if entry.id in self._ended and self._ended[entry.id][0] == mark:
+            return self._ended[entry.id][1]
+        followed = self._runs.setdefault(entry.id, FollowedRun(directory, curves=False))
         try:
             followed.look()
         except InputError:
             del self._runs[entry.id]  # it may be mended
             raise
-        return run_facts(followed)
+        facts = run_facts(followed)
+        if followed.state in STOP_REASONS and facts["reading"] is None and not facts["resumable"]:
+            self._ended[entry.id] = mark, facts
+        return facts
 
     def _results(self, entry: Entry, until: float) -> dict[str, Any]:
         directory = self._library.directory(entry.id)

@@ -7,6 +7,7 @@ A file of ``gpuyard.learn.algorithms`` registers its algorithm under the file's 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import isabstract
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -92,6 +93,16 @@ class Algorithm(ABC):
         """What trains, in one of the processes of a run."""
 
 
+def need_torch(algorithm: str) -> None:
+    """Refuse what cannot be trained without torch where it is not installed.
+
+    Raises:
+        InputError: if it is not.
+    """
+    if find_spec("torch") is None:
+        raise InputError(f"train {algorithm} needs torch: pip install 'gpuyard[learn]' (search needs none)")
+
+
 def algorithm_names() -> dict[str, None]:
     """Names of all algorithms, those of other packages last; nothing is imported for it."""
     own = (module.name for module in iter_modules(algorithms.__path__))
@@ -106,7 +117,11 @@ def find_algorithm(name: str) -> type[Algorithm]:
     """
     names = algorithm_names()
     if name in names and name not in registered(KIND):
-        import_module(f"{algorithms.__name__}.{name}")
+        try:
+            import_module(f"{algorithms.__name__}.{name}")
+        except ModuleNotFoundError:
+            need_torch(name)
+            raise
     found: type[Algorithm] = lookup(KIND, name, known={**names, **registered(KIND)})
     if isabstract(found):
         raise InputError(f"algorithm {name}: {found.__name__} has no loop; define its class method loop")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gpuyard import _core
 from gpuyard.policies.formulas import FORMULAS
-from gpuyard.registry import register
+from gpuyard.registry import origin, register, registered
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,18 @@ class Order(Heuristic):
 def _order(name: str, summary: str, source: str = "folklore", form: str = "", example: str = "") -> Order:
     traits = _TRAITS[name]
     return Order(name, summary, traits["uses_estimates"], traits["preempts"], source, form, example)
+
+
+def described(kind: str) -> list[Heuristic]:
+    """All rules of a kind for people; of a function the first line of its docstring."""
+    return [
+        rule if isinstance(rule, Heuristic) else Heuristic(name, _first_line(rule), source=origin(kind, name))
+        for name, rule in registered(kind).items()
+    ]
+
+
+def _first_line(rule: object) -> str:
+    return (rule.__doc__ or "").strip().partition("\n")[0]
 
 
 def _register_all(kind: str, *heuristics: Heuristic) -> None:

@@ -8,8 +8,9 @@ import fcntl
 import json
 import math
 import os
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -24,8 +25,9 @@ STOP_REASONS = ("finished", "early", "interrupted", "nan")
 """How a run says that it ends."""
 LOCK_WITHIN_S = 1.0
 """A reader that asks whether a run is under way holds the lock for a moment; the writer tries for so long."""
-_UPDATES = (b'{"event":"update",', b'{"event": "update",')
-"""How lines of updates begin."""
+_FREQUENT = re.compile(rb'\{"event": ?"(update|actions|validation)"')
+"""How lines begin that most of a log is made of."""
+_BEST = (b'"better":true', b'"better": true')
 _NUMBERS = ("elapsed_s", "samples_per_s", "score", "time")
 
 
@@ -278,15 +280,14 @@ class ProgressTail:
     Args:
         path: The log.
         most_bytes: Of one reading, so that a log of any size takes little memory; None: everything.
-        only_last_update: Leave out updates but the last one of each reading: most of a log is updates.
+        brief: Leave out updates, actions and validations but the last of each reading, and the last
+            validation that was the best so far: enough to say how a run stands.
     """
 
-    def __init__(
-        self, path: str | Path, most_bytes: int | None = None, *, only_last_update: bool = False
-    ) -> None:
+    def __init__(self, path: str | Path, most_bytes: int | None = None, *, brief: bool = False) -> None:
         self._path = Path(path)
         self._most_bytes = most_bytes
-        self._only_last_update = only_last_update
+        self._brief = brief
         self.rewind()
 
     def rewind(self) -> None:
@@ -319,26 +320,43 @@ class ProgressTail:
             return [], False
         except OSError as error:
             raise InputError(f"{self._path}: cannot be read ({error.strerror})") from None
-        return list(self._take(data[len(self._last) :])), anew
+        return self._take(data[len(self._last) :]), anew
 
     def _room(self) -> int:
         """How many bytes to read; -1: all."""
         return -1 if self._most_bytes is None else len(self._last) + self._most_bytes
 
-    def _take(self, data: bytes) -> Iterator[Record]:
+    def _take(self, data: bytes) -> list[Record]:
+        """Records of whole lines. After a malformed one nothing has been read, so it is told again."""
         *lines, rest = data.split(b"\n")
         if not lines and self._most_bytes is not None and len(rest) >= self._most_bytes:
             raise InputError(
                 f"{self._path}, line {self._lines + 1}: has more than {self._most_bytes:,} bytes, so this is "
                 "no progress log; remove the run and train it again"
             )
-        last = max((k for k, line in enumerate(lines) if line.startswith(_UPDATES)), default=-1)
-        for k, line in enumerate(lines):
-            self._last = line + b"\n"
-            self._at += len(self._last)
-            self._lines += 1
-            if k == last or not (self._only_last_update and line.startswith(_UPDATES)):
-                yield parse_record(line, self._path, self._lines)
+        kept = _of_interest(lines) if self._brief else range(len(lines))
+        records = [parse_record(lines[k], self._path, self._lines + k + 1) for k in kept]
+        if lines:
+            self._last = lines[-1] + b"\n"
+            self._at += len(data) - len(rest)
+            self._lines += len(lines)
+        return records
+
+
+def _of_interest(lines: Sequence[bytes]) -> list[int]:
+    """Places of lines without those of a frequent kind, of which only the last one counts."""
+    kinds = [_frequent_kind(line) for line in lines]
+    last = {kind: k for k, kind in enumerate(kinds)}
+    return [k for k, kind in enumerate(kinds) if kind is None or last[kind] == k]
+
+
+def _frequent_kind(line: bytes) -> bytes | None:
+    """What kind of frequent event a line is, told from its text alone; None for others."""
+    found = _FREQUENT.match(line)
+    if found is None:
+        return None
+    is_best = found[1] == b"validation" and any(mark in line for mark in _BEST)
+    return _BEST[0] if is_best else found[1]
 
 
 def _plain(value: Any) -> Any:

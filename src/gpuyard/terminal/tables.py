@@ -343,7 +343,7 @@ def named_table(kind: str, entries: Iterable[tuple[str, str]]) -> Table:
 
 
 def rule_table(kind: str, rules: Iterable[Any]) -> Table:
-    """Rules of a kind (``gpuyard.policies.heuristics.Heuristic``, or functions), and what they need."""
+    """Rules of a kind (``gpuyard.policies.heuristics.Heuristic``), and what they need."""
     table = plain_table(kind, "what it is", "needs", "source")
     table.columns[0].no_wrap = True
     table.columns[0].min_width = 16
@@ -356,13 +356,10 @@ def rule_table(kind: str, rules: Iterable[Any]) -> Table:
         needs = [
             word
             for word, field in (("estimates", "uses_estimates"), ("preemption", "preempts"))
-            if getattr(rule, field, False)
+            if getattr(rule, field)
         ]
-        name = getattr(rule, "form", "") or getattr(rule, "name", getattr(rule, "__name__", "?"))
-        summary = getattr(rule, "summary", (getattr(rule, "__doc__", "") or "").partition("\n")[0])
-        table.add_row(
-            Text(name, style="bold"), Text(summary), Text("\n".join(needs)), Text(getattr(rule, "source", ""))
-        )
+        name = Text(rule.form or rule.name, style="bold")
+        table.add_row(name, Text(rule.summary), Text("\n".join(needs)), Text(rule.source))
     return table
 
 

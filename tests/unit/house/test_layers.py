@@ -16,7 +16,7 @@ PACKAGE = ROOT / "src" / "gpuyard"
 
 # A folder imports from its own line and from those above it in this list, never from below.
 LAYERS = (
-    ("_core", "errors", "registry", "config", "files", "units"),
+    ("_core", "errors", "registry", "plugins", "config", "files", "units"),
     ("cluster", "workload"),
     ("predict", "policies"),
     ("native", "metrics"),

@@ -106,3 +106,15 @@ with tempfile.TemporaryDirectory() as folder:
 def test_presets_name_known_algorithms() -> None:
     for preset in train_presets().values():
         assert set(preset.own) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", ["ppo", "evolve"])
+def test_training_without_torch_names_what_to_install(name: str) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from gpuyard.cli import main\n"
+        f"sys.exit(main(['train', '{name}', '--preset', 'bursty', '--steps', '64']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    told = f"error: train {name} needs torch: pip install 'gpuyard[learn]' (search needs none)\n"
+    assert (done.returncode, done.stderr) == (2, told)

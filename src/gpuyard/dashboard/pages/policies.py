@@ -13,7 +13,7 @@ from starlette.routing import Route
 from gpuyard.dashboard.site import Site
 from gpuyard.evaluate.wording import PAGE
 from gpuyard.policies.grammar import GRAMMAR
-from gpuyard.registry import registered
+from gpuyard.policies.heuristics import Heuristic, described
 from gpuyard.report import layout
 from gpuyard.units import metric_label, metric_text
 
@@ -44,7 +44,7 @@ def routes(site: Site) -> Sequence[Route]:
 
 
 def _rules(kind: str) -> str:
-    rules = list(registered(kind).values())
+    rules = described(kind)
     has_formulas = any(getattr(rule, "formula", "") for rule in rules)
     heads = ["name", "what it is", *(["formula"] if has_formulas else []), "needs", "source"]
     cells = "".join(f'<th scope="col" data-kind="text">{head}</th>' for head in heads)
@@ -55,15 +55,16 @@ def _rules(kind: str) -> str:
     )
 
 
-def _rule(rule: Any, has_formulas: bool) -> str:
-    """A row; rules that are Python functions have only a name and a docstring."""
-    name = getattr(rule, "form", "") or getattr(rule, "name", getattr(rule, "__name__", "?"))
-    summary = getattr(rule, "summary", (getattr(rule, "__doc__", "") or "").partition("\n")[0])
-    needs = {"estimates": "uses_estimates", "preemption": "preempts"}
-    told = ", ".join(word for word, field in needs.items() if getattr(rule, field, False))
+def _rule(rule: Heuristic, has_formulas: bool) -> str:
+    """A row; only orders of the core have formulas."""
+    needs = {"estimates": rule.uses_estimates, "preemption": rule.preempts}
+    told = ", ".join(word for word, needed in needs.items() if needed)
     formula = f'<td class="formula">{escape(getattr(rule, "formula", ""))}</td>' if has_formulas else ""
-    rest = f"<td>{told}</td><td>{escape(getattr(rule, 'source', ''))}</td>"
-    return f'<tr><th scope="row">{escape(name)}</th><td>{escape(summary)}</td>{formula}{rest}</tr>'
+    rest = f"<td>{told}</td><td>{escape(rule.source)}</td>"
+    return (
+        f'<tr><th scope="row">{escape(rule.form or rule.name)}</th>'
+        f"<td>{escape(rule.summary)}</td>{formula}{rest}</tr>"
+    )
 
 
 def _cards() -> str:

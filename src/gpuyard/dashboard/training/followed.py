@@ -25,16 +25,19 @@ class FollowedRun:
 
     Args:
         directory: Of the run.
-        curves: Keep the curves of updates; without them a log is read much faster.
+        curves: Keep the curves of updates and all validations; without them a log is read much faster, and
+            enough is known for a row.
     """
 
     def __init__(self, directory: Path, *, curves: bool = True) -> None:
         self.directory = directory
         self._log = directory / PROGRESS
-        self._tail = ProgressTail(self._log, CHUNK_BYTES, only_last_update=not curves)
+        self._tail = ProgressTail(self._log, CHUNK_BYTES, brief=not curves)
         self._config_mark: object = None
         self.config: Mapping[str, Any] = {}
-        self._seen: tuple[object, ...] = ()
+        self.state: State = "killed"
+        """What became of it, as far as it has been read."""
+        self._was_stale = False
         self._begin_again()
 
     def _begin_again(self) -> None:
@@ -61,9 +64,10 @@ class FollowedRun:
             changed = True
             if time.monotonic() > until:
                 break
-        seen = (self.state, self.is_stale)
-        changed, self._seen = changed or seen != self._seen, seen
-        return changed
+        before = self.state, self._was_stale
+        self.state = self._find_state()
+        self._was_stale = self.is_stale
+        return changed or (self.state, self._was_stale) != before
 
     def _read_config(self) -> None:
         """Settings change when a run is resumed with more time."""
@@ -106,9 +110,7 @@ class FollowedRun:
             return 1.0
         return min(self._tail.at / size, 1.0) if size and size - self._tail.at > CHUNK_BYTES else 1.0
 
-    @property
-    def state(self) -> State:
-        """What became of it, as far as it has been read."""
+    def _find_state(self) -> State:
         last = next((one for one in reversed(self._kept) if one["event"] in ("stop", "resume")), None)
         if last is not None and last["event"] == "stop":
             return cast(State, last["reason"])

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpuyard.env.vector import SchedulingVectorEnv
 from gpuyard.errors import InputError, setting
-from gpuyard.learn.algorithm import Algorithm
+from gpuyard.learn.algorithm import Algorithm, need_torch
 from gpuyard.learn.config import TrainConfig
 from gpuyard.learn.memory.environments import Environments
 from gpuyard.learn.rules.covariance import covariance_strategy
@@ -272,6 +272,7 @@ class Evolve(Algorithm):
     @classmethod
     def prepare(cls, config: TrainConfig) -> tuple[TrainConfig, list[str]]:
         """Remarks on rules with so many weights that little will be found."""
+        need_torch("evolve")
         config, remarks = super().prepare(config)
         if config.network.kind == "state-rule":
             model = Environments(config.environment).model("train")

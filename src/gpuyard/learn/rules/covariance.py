@@ -26,7 +26,8 @@ def covariance_strategy(size: int, sigma: float, population: int, seed: int) -> 
             import cma  # type: ignore[import-untyped]
     except ImportError:
         raise InputError(
-            "tuning a rule needs the package cma; install gpuyard[learn], or set generations = 0 in a search"
+            "tuning a rule needs the package cma: pip install 'gpuyard[search]' (a search does without it if "
+            "generations = 0)"
         ) from None
     options = {
         "popsize": population,
