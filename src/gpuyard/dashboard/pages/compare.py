@@ -106,10 +106,12 @@ def _button(text: str) -> str:
 
 
 def _results_field(offered: Sequence[Entry], chosen: Sequence[str]) -> str:
+    """A box for each; those that are chosen first, in their order: the first one gives the cluster's name."""
+    place = {id: number for number, id in enumerate(chosen)}
     boxes = "".join(
         f'<label><input type="checkbox" name="results" value="{escape(entry.id)}"'
         f"{' checked' if entry.id in chosen else ''}> {_result_name(entry)}</label>"
-        for entry in sorted(offered, key=lambda entry: entry.id not in chosen)
+        for entry in sorted(offered, key=lambda entry: place.get(entry.id, len(place)))
     )
     return f'<fieldset class="choices"><legend>Results</legend>{boxes}</fieldset>'
 
