@@ -134,7 +134,7 @@ def test_compare_draws_what_no_other_beats(visit: Open, server: Server) -> None:
 
 def test_what_if_leads_from_a_form_to_results(visit: Open, server: Server) -> None:
     page = visit(server, "/what-if?log=0%2F.%2Fjobs.parquet&cluster=4x4&policy=sjf%2Beasy&change=0:2")
-    assert page.locator("input.nodes").input_value() == "2"
+    assert page.locator("input.added").input_value() == "2"
     page.locator("#start").focus()
     page.keyboard.press("Enter")
     page.wait_for_selector("article[data-state=done]", timeout=90_000)

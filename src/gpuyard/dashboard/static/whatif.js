@@ -64,7 +64,7 @@ function poolRow(pool, number, [, nodes = "0", kind = ""]) {
   const [type, speed = "1"] = kind.split("@");
   const field = (label, attributes) => element("label", {}, label, element("input", { ...attributes, "data-pool": number, "aria-label": `${label}, pool ${number + 1}` }));
   return element("div", { class: "pool" }, element("strong", {}, `${pool.nodes.toLocaleString()} × ${pool.gpus} ${pool.type}`),
-    field("nodes added or removed", { type: "number", step: "1", min: -pool.nodes, value: nodes, class: "nodes" }),
+    field("nodes added or removed", { type: "number", step: "1", min: -pool.nodes, value: nodes, class: "added" }),
     field("other GPU type", { list: "types", value: type, placeholder: pool.type, class: "type", autocomplete: "off" }),
     field("its speed", { type: "number", step: "any", min: "0.01", value: speed, class: "speed" }));
 }
@@ -73,7 +73,7 @@ function question() {
   const boxes = [...byId("policies").querySelectorAll("input:checked")].map((box) => box.value);
   const changes = pools.map((_, number) => {
     const value = (name) => document.querySelector(`input.${name}[data-pool="${number}"]`).value.trim();
-    return { pool: number, nodes: Number(value("nodes") || 0), type: value("type"), speed: Number(value("speed") || 1) };
+    return { pool: number, nodes: Number(value("added") || 0), type: value("type"), speed: Number(value("speed") || 1) };
   });
   return { log: byId("log").value, cluster: clusterText(), estimates: byId("estimates").value, policies: [...boxes, ...byId("others").value.split(/\s+/).filter(Boolean)],
     changes: changes.filter(({ nodes, type }) => nodes || type).map((change) => (change.type ? change : { ...change, speed: 1 })) };
