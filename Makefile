@@ -52,9 +52,10 @@ format: setup
 	@$(BIN)/ruff format .
 	@$(BIN)/clang-format -i $(CORE_SOURCES)
 
-# docs/cli.md, from the help of the commands.
+# docs/cli.md, from the help of the commands; the outputs of the page on notebooks.
 docs: setup
 	@$(BIN)/python docs/make_cli.py
+	@$(BIN)/python docs/make_notebook.py
 
 bench: setup
 	@$(BIN)/gpuyard bench

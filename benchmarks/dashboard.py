@@ -2,7 +2,7 @@
 
 The server is a process of its own. Its start stands beside that of Python's own file server. For many
 browsers, streams of events are held open over the loopback device while a run writes five updates a second;
-the server's processor time is read from /proc.
+the server's processor time is read from /proc. A replay of a million jobs is in dashboard_replay.py.
 """
 
 import http.client
@@ -28,6 +28,15 @@ ROUNDS = 3
 RUNS, UPDATES, HEURISTICS = 500, 150, 12
 BROWSERS, WATCH_S, WRITE_EVERY_S = 50, 15.0, 0.2
 START_LIMIT_S, HOME_LIMIT_S, SHARE_LIMIT = 1.0, 0.3, 0.5
+REPLAY = (
+    ("first_s", "first draw", "s", 1.5),
+    ("first_cpu_s", "first draw, processor time", "s", 1.5),
+    ("step_p95_s", "step of the slider, 95th percentile", "s", 0.1),
+    ("step_cpu_s", "step of the slider, processor time", "s", 0.1),
+    ("sent_mb", "sent for the first draw and 100 steps", "MB", 5.0),
+    ("rss_mib", "memory", "MiB", 1000.0),
+)
+"""Figure, what it is, unit, limit."""
 GPUYARD = (sys.executable, "-c", "import sys; from gpuyard.cli import main; sys.exit(main())")
 
 
@@ -46,6 +55,10 @@ def pages() -> Iterator[BenchResult]:
     yield _limited(f"{name}, share of a core", found["share"], "", SHARE_LIMIT)
     yield BenchResult(f"{name}, share of a core", found["share"], "", "one browser", found["share_of_one"])
     yield BenchResult(f"{name}, memory", found["rss_mib"], "MiB", "after the start", found["idle_mib"])
+    replay = measure_apart(str(Path(__file__).with_name("dashboard_replay.py")), one_thread=False)
+    name = "dashboard: replay of a million jobs on 1,000 nodes, two policies"
+    for key, what, unit, limit in REPLAY:
+        yield _limited(f"{name}: {what}", replay[key], unit, limit)
 
 
 def _limited(name: str, value: float, unit: str, limit: float) -> BenchResult:

@@ -475,6 +475,7 @@ NB_MODULE(_core, m) {
     gpuyard::bind_timeline(m);
     gpuyard::bind_env(m);
     gpuyard::bind_learn(m);
+    gpuyard::bind_replay(m);
     nanobind::module_ testing = m.def_submodule(
         "testing", "Parts of the core by themselves, for tests that compare them with another implementation.");
     gpuyard::bind_testing(testing);

@@ -85,6 +85,8 @@ void bind_snapshot_columns(nb::module_& m);
 void bind_env(nb::module_& m);
 // Networks and what they drive.
 void bind_learn(nb::module_& m);
+// Pictures of schedules.
+void bind_replay(nb::module_& m);
 // Single formulas, placements and observations, so that tests can compare them bit by bit with another implementation.
 void bind_testing(nb::module_& m);
 

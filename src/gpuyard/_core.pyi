@@ -452,3 +452,34 @@ class testing:  # noqa: N801 - a module
         held: list[tuple[int, list[tuple[int, int]]]],
         job: int,
     ) -> bool: ...
+
+class Bars:
+    """The jobs of a schedule on the GPUs of nodes, from which pictures of any part of it are made."""
+
+    def __init__(
+        self,
+        node_gpus: _I32,
+        job: _I32,
+        from_us: _I64,
+        to_us: _I64,
+        gpu_index: _I32,
+        node_offset: _I64,
+        node: _I32,
+        held: _I32,
+    ) -> None: ...
+    @property
+    def first_lanes(self) -> _I32: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    def __len__(self) -> int: ...
+    def at(self, at_us: int) -> _I32: ...
+    def draw(
+        self,
+        keys: NDArray[np.uint8],
+        from_us: int,
+        to_us: int,
+        first_node: int,
+        last_node: int,
+        columns: int,
+        rows: int,
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]: ...

@@ -3,6 +3,8 @@
 import json
 import math
 import re
+from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 _PERCENT_ENDINGS = ("utilization", "_rate", "fragmentation")
@@ -84,6 +86,14 @@ _QUANTITY = re.compile(
 def kept_together(text: str, gap: str = "\u00a0") -> str:
     """A text whose numbers do not part from their units, nor parts of a length of time, at a line's end."""
     return _QUANTITY.sub(lambda found: found.group().replace(" ", gap), text)
+
+
+def html_table(caption: str, rows: Sequence[Sequence[str]]) -> str:
+    """A paragraph and a table for notebooks; the first row has the names of columns."""
+    head, *rest = ["".join(f"<td>{escape(text)}</td>" for text in row) for row in rows]
+    body = "".join(f"<tr>{row}</tr>" for row in rest)
+    names = head.replace("td>", "th>")
+    return f"<p>{escape(caption)}</p><table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def json_text(document: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpuyard.report import write_report
+from support.dashboards import Server
 from support.report_cases import compared, simulated
 from support.sample_runs import write_run
 
@@ -99,3 +100,43 @@ def open_page(browser: Any) -> Iterator[Any]:
     for context in contexts:
         context.close()
     assert [complaint for one in opened for complaint in one.complaints] == []
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Any]:
+    """Opens pages of a dashboard; in the end none may have complained or asked anybody else."""
+    contexts, complaints = [], []
+
+    def start(
+        server: Server, path: str, *, scheme: str = "light", width: int = 1280, refused: bool = False
+    ) -> Any:
+        context = browser.new_context(
+            locale="en-US",
+            timezone_id="Asia/Tokyo",
+            color_scheme=scheme,
+            viewport={"width": width, "height": 900},
+            accept_downloads=True,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        own = (server.base, "blob:")
+
+        def note(message: Any) -> None:
+            expected = ("404" in message.text and "nothing" in path) or (refused and "400" in message.text)
+            if message.type in ("error", "warning") and not expected:
+                complaints.append(f"console {message.type}: {message.text}")
+
+        page.on("console", note)
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (complaints.append("dialog"), dialog.dismiss()))
+        page.on("request", lambda asked: None if asked.url.startswith(own) else complaints.append(asked.url))
+        page.goto(server.url)
+        page.goto(server.base + path)
+        page.wait_for_selector("html[data-drawn]")
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert complaints == []

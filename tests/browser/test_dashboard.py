@@ -1,10 +1,6 @@
 """The dashboard in a real browser: every page, live, by keyboard, on a phone, light and dark, on its own."""
 
-import json
 import random
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +10,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="pip install 'gpuyard[dashboard]'")
 from gpuyard.runs.progress import ProgressWriter
+from support.dashboards import Server
 from support.report_cases import compared
 from support.sample_runs import sample_records, write_run
 from support.served_journals import submit, write_agent
@@ -45,72 +42,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-class Server:
-    """A dashboard in a process of its own."""
-
-    def __init__(self, *roots: Path) -> None:
-        command = [sys.executable, "-c", "import sys; from gpuyard.cli import main; sys.exit(main())"]
-        command += ["dashboard", "--no-open", "--json", *map(str, roots)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        text = ""
-        while not text.endswith("}\n"):
-            line = self._process.stdout.readline()
-            assert line, "the dashboard did not start"
-            text += line
-        self.url = json.loads(text)["url"]
-        self.base = self.url.partition("/?")[0]
-
-    def close(self) -> None:
-        self._process.send_signal(signal.SIGINT)
-        self._process.wait(10)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-
 @pytest.fixture(scope="module")
 def server(site: Path) -> Iterator[Server]:
     started = Server(site)
     yield started
     started.close()
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Open]:
-    """Opens pages of a dashboard; in the end none may have complained or asked anybody else."""
-    contexts, complaints = [], []
-
-    def start(server: Server, path: str, *, scheme: str = "light", width: int = 1280) -> Any:
-        context = browser.new_context(
-            locale="en-US",
-            timezone_id="Asia/Tokyo",
-            color_scheme=scheme,
-            viewport={"width": width, "height": 900},
-            accept_downloads=True,
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        own = (server.base, "blob:")
-
-        def note(message: Any) -> None:
-            refused = "404" in message.text and path == PAGES["missing"]
-            if message.type in ("error", "warning") and not refused:
-                complaints.append(f"console {message.type}: {message.text}")
-
-        page.on("console", note)
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (complaints.append("dialog"), dialog.dismiss()))
-        page.on("request", lambda asked: None if asked.url.startswith(own) else complaints.append(asked.url))
-        page.goto(server.url)
-        page.goto(server.base + path)
-        page.wait_for_selector("html[data-drawn]")
-        return page
-
-    yield start
-    for context in contexts:
-        context.close()
-    assert complaints == []
 
 
 def wait_for_text(page: Any, selector: str, text: str) -> None:

@@ -20,7 +20,17 @@ def report(
     ],
     /,
     *,
-    out: Annotated[Path, Parameter(help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, Parameter(help="The page to write; with --figure: .pdf, .svg or .png.")] = Path(
+        "report.html"
+    ),
+    figure: Annotated[
+        str | None,
+        Parameter(
+            help="Write one chart for a paper instead: change, windows, cdf-wait, cdf-jct, utilisation, "
+            "queue-length, by-gpus:mean-wait, pareto:p99-wait ... (gpuyard\\[figures])."
+        ),
+    ] = None,
+    width: Annotated[float, Parameter(help="With --figure: how wide it is, cm.")] = 8.6,
     metric: Annotated[
         str | None,
         Parameter(
@@ -50,6 +60,9 @@ def report(
     Example: gpuyard simulate heavy-tail --policy fifo --policy sjf+easy --out results, then
     gpuyard report results --open
     """
+    if figure is not None:
+        _write_figure(directories, figure, out, metric, current, width, json=json)
+        return
     check_output("--out", out, (".html",))
     if perfetto is not None:
         check_output("--perfetto", perfetto, (".json", ".gz"))
@@ -66,3 +79,26 @@ def report(
             console.print(f"Schedule of {made.traced} written to {perfetto}: open it at ui.perfetto.dev")
     if open:
         webbrowser.open(out.resolve().as_uri())
+
+
+def _write_figure(
+    directories: list[Path],
+    name: str,
+    out: Path,
+    metric: str | None,
+    current: str | None,
+    width_cm: float,
+    *,
+    json: bool,
+) -> None:
+    """One chart as a file."""
+    from gpuyard.report.paper.choice import ENDINGS, write_figure
+    from gpuyard.report.sources import as_paths, read_sources
+
+    check_output("--out", out, ENDINGS)
+    report, _ = read_sources(as_paths(directories), metric=metric, current=current)
+    title = write_figure(out, report, name, width_cm=width_cm)
+    if json:
+        print_json({"out": str(out), "figure": name, "title": title})
+    else:
+        open_console().print(f"{title}, written to {out}")

@@ -13,13 +13,13 @@ from starlette.routing import Route
 from gpuyard.dashboard.access import Access, Guarded
 from gpuyard.dashboard.feeds import Feeds, plain
 from gpuyard.dashboard.library import Library, NotHereError
-from gpuyard.dashboard.pages import home, live, policies, runs
+from gpuyard.dashboard.pages import compare, home, live, policies, replay, runs, whatif
 from gpuyard.dashboard.site import Site
 from gpuyard.dashboard.static_files import serve_static
 from gpuyard.errors import InputError
 from gpuyard.report import layout
 
-PAGES: tuple[ModuleType, ...] = (home, runs, live, policies)
+PAGES: tuple[ModuleType, ...] = (home, runs, replay, compare, whatif, live, policies)
 """In the order of the navigation."""
 
 

@@ -75,6 +75,22 @@ class Library:
         found.sort(key=lambda entry: (-entry.changed_s, entry.id, entry.kind))
         return found, notes
 
+    def files(self, endings: Sequence[str]) -> list[tuple[str, Path]]:
+        """Files whose names end so, outside of results, by id: that of their directory and their name."""
+        found: list[tuple[str, Path]] = []
+        for number, root in enumerate(self.roots):
+            for count, (folder, names) in enumerate(self._folders(root, [])):
+                if count >= MOST_FOLDERS:
+                    break
+                inner = folder.relative_to(root).as_posix()
+                kept = () if holds_results(folder) else sorted(names)
+                found += [
+                    (f"{number}/{inner}/{name}", folder / name)
+                    for name in kept
+                    if name.endswith(tuple(endings))
+                ]
+        return found
+
     def _folders(self, root: Path, notes: list[str]) -> Iterator[tuple[Path, frozenset[str]]]:
         """Folders with the names of files in them, links left out."""
         todo = [(root, 0)]

@@ -113,6 +113,12 @@ class Comparison:
         these = "episodes" if self.setting.kind == "episodes" else "windows"
         return f"Comparison({names}{more}; {len(self.setting.windows)} {these}; reference {reference})"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a row per policy."""
+        from gpuyard.evaluate.export.notebook import comparison_html
+
+        return comparison_html(self)
+
     @property
     def shown(self) -> tuple[PolicyEntry, ...]:
         """Policies that have a row in tables: all but the family of heuristics."""

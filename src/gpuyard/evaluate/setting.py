@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from gpuyard.config import Start
@@ -194,6 +195,25 @@ class PolicyEntry:
         """From what ``to_json`` gives."""
         known = {one.name for one in fields(cls)}
         return cls(**{name: value for name, value in document.items() if name in known})
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a directory of results says of itself, without its tables.
+
+    Attributes:
+        setting: What policies were compared on.
+        policies: Who they are.
+        reference: Name of the policy that the others are measured against.
+        schedules: Files of schedules by policy.
+        executions: Files of the stays of jobs on GPUs by policy, of those whose jobs ran in pieces.
+    """
+
+    setting: Setting
+    policies: tuple[PolicyEntry, ...]
+    reference: str | None
+    schedules: Mapping[str, Path]
+    executions: Mapping[str, Path]
 
 
 def fingerprint_of(workload: Workload) -> str:

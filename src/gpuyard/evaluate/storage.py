@@ -11,7 +11,7 @@ import gpuyard
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison, WholeReplay
 from gpuyard.evaluate.result_files import DOCUMENT, OLD_EVALUATION, holds_results
-from gpuyard.evaluate.setting import PolicyEntry, Setting
+from gpuyard.evaluate.setting import Outline, PolicyEntry, Setting
 from gpuyard.evaluate.tables import CLASS_SCHEMA, JOB_COLUMNS
 from gpuyard.files import atomic_write, check_directory, parse_json
 from gpuyard.units import json_text, plural
@@ -184,6 +184,27 @@ def read_comparison(directory: Path, *, schedules: bool = True) -> Comparison:
     return comparison
 
 
+def read_outline(directory: Path) -> Outline:
+    """Read what a directory of results says of itself: quick, however many jobs it is about.
+
+    Raises:
+        InputError: if it is not there, is damaged, or of another version.
+    """
+    _refuse_old(directory)
+    path = directory / DOCUMENT
+    document = _read_document(path)
+    try:
+        return Outline(
+            setting=Setting.from_json(document["setting"]),
+            policies=tuple(PolicyEntry.from_json(entry) for entry in document["policies"]),
+            reference=document["reference"],
+            schedules=_files_of(directory, SCHEDULES, document["schedules"]),
+            executions=_files_of(directory, EXECUTIONS, document["executions"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: is damaged ({error!s:.80}); make the results again") from None
+
+
 def _read_files(directory: Path, schedules: bool) -> Comparison:
     path = directory / DOCUMENT
     document = _read_document(path)
@@ -198,9 +219,9 @@ def _read_files(directory: Path, schedules: bool) -> Comparison:
             chosen_on=document["chosen_on"],
             rival=document["rival"],
             hindsight=document["hindsight"],
-            windows=_read(directory / "windows.parquet"),
-            classes=_read(directory / "classes.parquet"),
-            jobs=_read(directory / "jobs.parquet") if document["has_jobs"] else None,
+            windows=read_table(directory / "windows.parquet"),
+            classes=read_table(directory / "classes.parquet"),
+            jobs=read_table(directory / "jobs.parquet") if document["has_jobs"] else None,
             whole=_read_whole(directory) if document["has_whole"] else None,
             schedules=_read_all(directory, SCHEDULES, document["schedules"]),
             executions=_read_all(directory, EXECUTIONS, document["executions"]),
@@ -211,7 +232,7 @@ def _read_files(directory: Path, schedules: bool) -> Comparison:
 
 
 def _read_whole(directory: Path) -> WholeReplay:
-    tables = {name: _read(directory / f"whole-{name}.parquet") for name in _WHOLE}
+    tables = {name: read_table(directory / f"whole-{name}.parquet") for name in _WHOLE}
     for name, heads in (
         ("metrics", ("policy",)),
         ("classes", ("policy", "by", "class")),
@@ -247,18 +268,31 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 
 def _read_all(directory: Path, folder: str, files: Mapping[str, str]) -> dict[str, pl.DataFrame]:
+    return {policy: read_table(path) for policy, path in _files_of(directory, folder, files).items()}
+
+
+def _files_of(directory: Path, folder: str, files: Mapping[str, str]) -> dict[str, Path]:
     found = {}
     for policy, file in files.items():
         path = directory / file
         if path.resolve().parent != (directory / folder).resolve():
             raise InputError(f"{directory / DOCUMENT}: names the file {file!r}, which lies elsewhere")
-        found[policy] = _read(path)
+        found[policy] = path
     return found
 
 
-def _read(path: Path) -> pl.DataFrame:
+def read_table(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
+    """A table of a directory of results.
+
+    Args:
+        path: The file.
+        columns: Those to read; None: all.
+
+    Raises:
+        InputError: if it is not there, is damaged, or lacks one of the columns.
+    """
     try:
-        return pl.read_parquet(path)
+        return pl.read_parquet(path, columns=columns)
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = str(error).split("\n", 1)[0]
         raise InputError(f"{path}: cannot be read ({reason}); make the results again") from None

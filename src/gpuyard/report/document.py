@@ -1,7 +1,9 @@
 """The page of a report: its sections, and what they show."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from gpuyard.report import layout
 from gpuyard.report.figures import (
@@ -17,6 +19,7 @@ from gpuyard.report.figures import (
 from gpuyard.report.frame import framed, resource
 from gpuyard.report.losers import extremes
 from gpuyard.report.model import Report
+from gpuyard.report.pareto import pareto_chart
 from gpuyard.report.schedules.gantt import gantt_data
 from gpuyard.report.tables import table_files
 from gpuyard.report.training import training_charts
@@ -44,12 +47,43 @@ _SECTIONS = {
 }
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What a page about a report shows, in whichever frame.
+
+    Attributes:
+        links: Names of sections by their ids.
+        body: HTML.
+        data: What its script draws: ``charts``, ``gantt`` and ``tables``.
+        packed: Blocks of schedules by name, for the chart of the cluster.
+    """
+
+    links: Mapping[str, str]
+    body: str
+    data: Mapping[str, Any]
+    packed: Mapping[str, str] | None
+
+
 def page(report: Report, runs: Sequence[Run]) -> str:
     """The whole page."""
+    parts = parts_of(report, runs)
+    return framed(report.title, report.subtitle, parts.links, parts.body, parts.data, parts.packed)
+
+
+def parts_of(report: Report, runs: Sequence[Run], *, gantt: bool = True, pareto: bool = False) -> Parts:
+    """What a page shows.
+
+    Args:
+        report: What it is about.
+        runs: Training runs whose curves are shown.
+        gantt: Also draw the cluster, where there are schedules.
+        pareto: Also draw two metrics against each other.
+    """
     palette = Palette.of(report)
     answer_chart = change_chart(report, palette)
+    beside = [pareto_chart(report, palette)] if pareto else []
     charts: dict[str, list[Chart | None]] = {
-        "comparison": [window_chart(report, palette)],
+        "comparison": [*beside, window_chart(report, palette)],
         "jobs": list(cdf_charts(report, palette)),
         "time": list(time_charts(report, palette)),
         "classes": list(class_charts(report, palette)),
@@ -60,8 +94,8 @@ def page(report: Report, runs: Sequence[Run]) -> str:
         ],
         "training": list(training_charts(runs)),
     }
-    gantt = gantt_data(report, _subject_first(report, palette))
-    sections = _sections(report, palette, charts, gantt is not None)
+    drawn = gantt_data(report, _subject_first(report, palette)) if gantt else None
+    sections = _sections(report, palette, charts, drawn is not None)
     body = [
         layout.answer_section(report.answer, layout.figure(answer_chart), _who(report), weak=report.weak),
         *sections.values(),
@@ -69,12 +103,11 @@ def page(report: Report, runs: Sequence[Run]) -> str:
     every = [answer_chart, *(chart for some in charts.values() for chart in some)]
     data = {
         "charts": {chart["id"]: chart for chart in every if chart is not None},
-        "gantt": gantt[0] if gantt else None,
+        "gantt": drawn[0] if drawn else None,
         "tables": table_files(report),
     }
     links = {key: _SECTIONS[key] for key, html in sections.items() if html}
-    text = "\n".join(filter(None, body))
-    return framed(report.title, report.subtitle, links, text, data, gantt[1] if gantt else None)
+    return Parts(links, "\n".join(filter(None, body)), data, drawn[1] if drawn else None)
 
 
 def _who(report: Report) -> str:

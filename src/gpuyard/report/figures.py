@@ -9,6 +9,8 @@ A chart is a dictionary: ``id``, ``title``, ``note``, ``kind`` and what that kin
   the next. ``levels``, each with ``name`` and ``value``, are marked across it.
 * ``columns``: ``x``, ``y`` and ``series``, each with ``name``, ``colour`` and ``y``: a column for each of the
   ``labels``, or between each two of the ``edges``.
+* ``points``: ``x``, ``y`` and ``series``, each with ``name``, ``colour``, ``x`` and ``y`` (one number
+  each) and ``best``: whether no other beats it on both axes.
 * ``rows``: ``x`` (an axis) and ``rows``, each with ``name`` and ``dots``: ``series`` (its name), ``colour``,
   ``value`` and, for an interval, ``low`` and ``high``.
 
@@ -146,7 +148,7 @@ def window_chart(report: Report, palette: Palette) -> Chart | None:
         "title": f"{metric_label(report.metric).capitalize()} on each window",
         "note": "The same windows for all policies: differences are taken within a window.",
         "x": axis("window", "1", low=1.0, high=float(len(series[0]["x"]))),
-        "y": axis(metric_label(report.metric), metric_unit(report.metric), _scale(series, "y")),
+        "y": axis(metric_label(report.metric), metric_unit(report.metric), scale_of(series, "y")),
         "series": series,
     }
 
@@ -201,12 +203,12 @@ def time_charts(report: Report, palette: Palette) -> list[Chart]:
     for name, frame in frames.items():
         submit, start, stop = (frame[key].to_numpy() for key in ("submit_s", "start_s", "end_s"))
         size = (frame["gpus"] * frame["gpu_milli"] / 1000).to_numpy()
-        in_queue = _time_means(submit, start, np.ones(len(frame)), edges)
+        in_queue = time_means(submit, start, np.ones(len(frame)), edges)
         pieces = report.runs.get(name)
         if pieces is not None:
             start, stop = (pieces[key].to_numpy() for key in ("taken_s", "released_s"))
             size = size[pieces["entry"].to_numpy()]
-        held = _time_means(start, stop, size, edges) / max(gpus, 1)
+        held = time_means(start, stop, size, edges) / max(gpus, 1)
         key = {**palette.key(name), "x": middles}
         waiting.append({**key, "y": rounded(in_queue, 4)})
         busy.append({**key, "y": rounded(held, 4)})
@@ -238,8 +240,15 @@ def _over_time(id: str, title: str, what: str, y: Chart, series: list[Chart]) ->
     return {"id": id, **told, "note": note, "y": y, "series": series}
 
 
-def _time_means(begin: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:
-    """The time mean, in each bin, of the summed weight of spans that cover it."""
+def time_means(begin: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:
+    """The time mean, in each bin, of the summed weight of spans that cover it.
+
+    Args:
+        begin: When spans begin.
+        end: When they end.
+        weight: Of each span.
+        edges: Of the bins, ascending.
+    """
 
     def integral(times: Floats) -> Floats:
         """Of what has begun by then: for each edge, the sum of weight x time since."""
@@ -324,7 +333,7 @@ def _metric_axis(metric: str) -> Chart:
     return axis(metric_label(metric), metric_unit(metric), **bounds)
 
 
-def _scale(series: Sequence[Mapping[str, Any]], key: str) -> str:
+def scale_of(series: Sequence[Mapping[str, Any]], key: str) -> str:
     """Logarithmic where values spread over more than an order of magnitude and a half."""
     values = [value for one in series for value in one[key] if value is not None]
     return "log" if values and min(values) > 0 and max(values) > 30 * min(values) else "linear"

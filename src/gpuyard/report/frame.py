@@ -13,7 +13,7 @@ import gpuyard
 from gpuyard.report import layout
 from gpuyard.report.figures import Chart
 
-FIGURE_SCRIPTS = ("format", "moments", "figures", "rows", "lines", "columns", "pictures", "tables")
+FIGURE_SCRIPTS = ("format", "moments", "figures", "rows", "lines", "columns", "points", "pictures", "tables")
 """Files of the script that draws charts and sorts tables."""
 GANTT_SCRIPTS = ("packing", "bars", "canvas", "gantt", "details")
 """Files of the script that draws a cluster's schedule."""

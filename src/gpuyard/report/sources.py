@@ -22,6 +22,7 @@ def read_sources(
     *,
     metric: str | None = None,
     current: str | None = None,
+    schedules: bool = True,
 ) -> tuple[Report, list[Run]]:
     """Everything that a report shows.
 
@@ -30,6 +31,7 @@ def read_sources(
         runs: More directories of training runs.
         metric: What decides; None: what the evaluation was made with.
         current: What runs today, which the others are compared with; None: as the evaluation says.
+        schedules: Read schedules too, of which charts of jobs and of time are made.
 
     Raises:
         InputError: if there is nothing to compare, what there is cannot be compared with each other, or an
@@ -46,7 +48,7 @@ def read_sources(
         path = Path(source)
         _check_directory(path)
         if holds_results(path):
-            comparisons.append(read_comparison(path))
+            comparisons.append(read_comparison(path, schedules=schedules))
             names.append(str(source))
         if (path / PROGRESS).is_file() or not holds_results(path):
             training.append(path)

@@ -139,6 +139,13 @@ class Run:
         """What it is called: as its settings say, else its directory's name."""
         return self.progress.said("name") or printable(self.directory.resolve().name)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: what it is, and what it reached."""
+        from gpuyard.runs.summary import COMPARISON, comparison_rows, verdict
+        from gpuyard.units import html_table
+
+        return html_table(verdict(self), [COMPARISON, *comparison_rows([self], [self.name])])
+
     @property
     def algorithm(self) -> str:
         """What it trains with; empty if it does not say."""

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from gpuyard.native.schedule import Downtime, Runs, Schedule
 from gpuyard.policies.base import RECORDED, Decider, Policy, ReplayingPolicy, as_policy
 from gpuyard.policies.support import check_beginning
 from gpuyard.simulation.find import find_policy
-from gpuyard.units import metric_label, metric_text, plural
+from gpuyard.units import html_table, metric_label, metric_text, plural
 from gpuyard.workload import Workload, read_workload
 from gpuyard.workload.identity import name_of
 from gpuyard.workload.recorded import early_starts
@@ -108,11 +107,8 @@ class SimulationResult:
     def _repr_html_(self) -> str:
         """For notebooks: what ran, and the metrics that one looks at first."""
         found = self.metrics()
-        rows = "".join(
-            f"<tr><td>{metric_label(name)}</td><td>{escape(metric_text(name, found[name]))}</td></tr>"
-            for name in IN_NOTEBOOKS
-        )
-        return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
+        rows = [(metric_label(name), metric_text(name, found[name])) for name in IN_NOTEBOOKS]
+        return html_table(repr(self), [("metric", "value"), *rows])
 
 
 def simulate(

@@ -76,7 +76,7 @@ def test_seeds_make_a_band_with_the_interval_of_their_mean(tmp_path: Path) -> No
     runs = followed(tmp_path, "abc")
     chart = next(one for one in training_chart_list(runs, "steps", seeds=True) if one["id"] == "entropy")
     band, alone = chart["series"]
-    assert (band["name"], alone["name"]) == ("a and 1 seed", "c")
+    assert (band["name"], alone["name"]) == ("a and 1 more seed", "c")
     a, b = (np.array(run.curves["entropy"].values) for run in runs[:2])
     mean, half = (a + b) / 2, 12.706 * np.abs(a - b) / 2  # of two values: s / sqrt(2) = |a - b| / 2
     np.testing.assert_allclose(band["y"], mean, rtol=1e-3)

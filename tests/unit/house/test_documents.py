@@ -73,6 +73,12 @@ def test_the_commands_of_a_page_parse(path: Path) -> None:
         cli.app.parse_args(shlex.split(words), print_error=False, exit_on_error=False)
 
 
+def test_the_page_on_notebooks_shows_what_its_cells_give() -> None:
+    made = runpy.run_path(str(DOCS / "make_notebook.py"))
+    assert made["PAGE"].read_text(encoding="utf-8") == made["page"](), "make docs writes it again"
+    assert made["NOTEBOOK"].read_text(encoding="utf-8") == made["notebook"](), "make docs writes it again"
+
+
 def test_the_page_of_commands_is_the_one_that_make_docs_writes() -> None:
     made = runpy.run_path(str(DOCS / "make_cli.py"))["page"]()
     assert (DOCS / "cli.md").read_text(encoding="utf-8") == made, "make docs writes it again"

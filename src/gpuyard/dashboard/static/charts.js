@@ -10,7 +10,7 @@ export function chartHome(chart) {
   return element("figure", { id: `figure-${chart.id}`, "data-chart": chart.id }, caption);
 }
 
-/** Show these charts in a place: those that are there change, new ones come after them. */
+/** Show these charts in a place: those that are there change, new ones come after them. The figures are returned. */
 export function showCharts(place, charts) {
   for (const chart of charts) {
     const known = drawn.get(chart.id);
@@ -22,4 +22,5 @@ export function showCharts(place, charts) {
     }
   }
   document.documentElement.dataset.drawn = "all";
+  return charts.map((chart) => drawn.get(chart.id));
 }

@@ -131,6 +131,7 @@ async function tellJob(job) {
   if (history.length) rows.push(["decided about it", history.join("; ")]);
   $("job").replaceChildren(element("h3", {}, `Job ${told.job}`), element("p", { class: "reason" }, told.sentence),
     element("dl", { class: "facts" }, ...rows.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))));
+  $("job").scrollIntoView({ block: "nearest" });
 }
 
 /** Ask before the agent is halted: the word must be typed, so that no slip of a finger does it. */

@@ -51,7 +51,7 @@ class RunFacts {
       const table = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody"));
       facts.append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" }, table));
     }
-    this.line = element("tr", {}, element("th", { scope: "row" }, run.label), ...names.map(() => element("td")));
+    this.line = element("tr", {}, element("th", { scope: "row" }, element("a", { href: `/runs?run=${encodeURIComponent(run.id)}` }, run.label)), ...names.map(() => element("td")));
     this.line.cells[1].append(this.stale);
     this.line.lastElementChild.append(this.words, this.buttons);
     facts.querySelector("tbody").append(this.line);
@@ -62,7 +62,8 @@ class RunFacts {
     this.tiles.replaceChildren(...boxes);
     if (this.line) Object.values(run.tiles).forEach((value, index) => { this.line.cells[index + 1].replaceChildren(value, ...(index ? [] : [" ", this.stale])); });
     const reading = run.reading === null ? [] : [`The log has been read to ${short(run.reading * 100)} %.`];
-    this.words.replaceChildren(...[...run.words, ...reading].map((text) => element("p", {}, text)));
+    const words = this.line ? [run.beside, ...run.words.slice(1)].filter(Boolean) : run.words; // the score stands beside
+    this.words.replaceChildren(...[...words, ...reading].map((text) => element("p", {}, text)));
     this.stale.hidden = !run.stale;
     this.stale.textContent = run.stale ? `Stale: ${run.stale} (${momentHere(run.written_s, true)})` : "";
     if (JSON.stringify(run.can) !== this.can) this.offer(run.can);

@@ -82,8 +82,8 @@ def seed_groups(runs: Sequence[Run], names: Sequence[str]) -> dict[str, list[str
     groups = {}
     for some in alike.values():
         members = [name for name, _ in some]
-        label = members[0] if len(members) == 1 else f"{members[0]} and {plural(len(members) - 1, 'seed')}"
-        groups[label] = members
+        more = f" and {plural(len(members) - 1, 'more seed')}" if len(members) > 1 else ""
+        groups[f"{members[0]}{more}"] = members
     return groups
 
 

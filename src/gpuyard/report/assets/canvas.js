@@ -1,6 +1,7 @@
 // Draws bars: pixel by pixel into an image, so that a hundred thousand of them take milliseconds.
 
-const GUTTER = 62, RULER = 24;
+const GUTTER = 62;
+const RULER = 24;
 
 function pixelOf(colour) {
   const [red, green, blue] = colour.match(/[\d.]+/g).map(Number);

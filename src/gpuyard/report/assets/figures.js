@@ -1,4 +1,4 @@
-// Figures: scales, legends, tables and files of charts. What draws them is in lines.js, rows.js and columns.js.
+// Figures: scales, legends, tables and files of charts. What draws them is in lines.js, rows.js, columns.js and points.js.
 
 const KNOWN_DURATIONS = [0.001, 0.1, 1, 10, 60, 600, 3600, 21600, 86400, 604800, 2592000, 31536000];
 const NICE_DURATIONS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 864000, 1728000, 4320000, 8640000];
@@ -103,6 +103,7 @@ function chartRows(chart) {
     return rows;
   }
   if (chart.kind === "columns") return columnRows(chart);
+  if (chart.kind === "points") return pointRows(chart);
   const intervals = chart.rows.some((row) => row.dots.some((dot) => dot.low !== undefined));
   const rows = [["name", "series", chart.x.label + unitSuffix(chart.x), ...(intervals ? ["low", "high"] : [])]];
   for (const row of chart.rows) {
@@ -187,7 +188,7 @@ class Figure {
     this.home.querySelector(".note").textContent = this.chart.note || "";
     this.drawLegend();
     this.tooltip.hidden = true;
-    const draw = { lines: drawLines, rows: drawRows, columns: drawColumnChart }[this.chart.kind];
+    const draw = { lines: drawLines, rows: drawRows, columns: drawColumnChart, points: drawPoints }[this.chart.kind];
     this.plot.replaceChildren(draw(this), this.tooltip);
     this.fillTable();
   }

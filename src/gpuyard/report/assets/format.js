@@ -124,3 +124,15 @@ function pageColours(names) {
   probe.remove();
   return colours;
 }
+
+/** Do things one after the other, each when the browser has nothing more urgent to do. */
+function whenIdle(tasks) {
+  const later = window.requestIdleCallback ?? ((run) => setTimeout(run, 1));
+  const next = () => {
+    const task = tasks.shift();
+    if (!task) return;
+    task();
+    later(next);
+  };
+  later(next);
+}

@@ -39,6 +39,8 @@ function drawLines(figure) {
     }
   }
   drawLevels(svg, chart, area, y);
+  figure.across = { area, x };
+  drawMark(figure, svg);
   addCursor(figure, svg, shown, area, x, y);
   return svg;
 }
@@ -138,6 +140,19 @@ function placeText(axis, value) {
 /** The name of an axis, and that it is not linear. */
 function axisLabel(axis, scale) {
   return scale.note ? `${axis.label} (${scale.note})` : axis.label;
+}
+
+/** Mark a place of a chart of lines, such as the moment that the rest of the page shows; null: none. */
+function markPlace(figure, value) {
+  figure.marked = value;
+  drawMark(figure, figure.plot.querySelector("svg"));
+}
+
+function drawMark(figure, svg) {
+  svg.querySelector(".now")?.remove();
+  const { across: { area, x }, marked } = figure;
+  if (marked === undefined || marked === null || marked < x.low || marked > x.high) return;
+  svg.append(shape("path", { class: "now", d: `M${area.left + x.at(marked)} ${area.top}v${area.height}` }));
 }
 
 function addCursor(figure, svg, shown, area, x, y) {

@@ -9,18 +9,6 @@ function listenForTheme() {
   });
 }
 
-/** Do things one after the other, each when the browser has nothing more urgent to do. */
-function whenIdle(tasks) {
-  const later = window.requestIdleCallback ?? ((run) => setTimeout(run, 1));
-  const next = () => {
-    const task = tasks.shift();
-    if (!task) return;
-    task();
-    later(next);
-  };
-  later(next);
-}
-
 const data = JSON.parse(document.getElementById("data").textContent);
 listenForTheme();
 document.querySelectorAll("table.sortable").forEach(makeSortable);
