@@ -83,7 +83,7 @@ VERSIONS ?=
 live: setup
 	@tests/live/install.sh || echo "Slurm could not be installed: the tests on a real Slurm are skipped"
 	@$(if $(VERSIONS),tests/live/roots.sh || echo "newer Slurms cannot be had here: their tests are skipped",true)
-	@tests/live/isolated.sh $(BIN)/python -m pytest -p no:cacheprovider -rs $(if $(VERSIONS),,-m "not slow") tests/live
+	@tests/live/isolated.sh $(BIN)/python -m pytest -n 2 --dist loadgroup -p no:cacheprovider -rs $(if $(VERSIONS),,-m "not slow") tests/live
 
 # 10,000 jobs while the agent is killed, slurmctld restarted, nodes drained and the journal's disk filled. A
 # quarter of an hour. The figures go to build/live-soak.json.

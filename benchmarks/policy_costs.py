@@ -40,6 +40,7 @@ GROWING = (
     *("unicep+easy", "fair-share+easy", "group-fair-share+easy", "drf+easy"),
     *("multifactor+easy", "multifactor+slurm"),
 )
+DEFRAGMENTED = ("fifo", "fifo+greedy", "sjf+greedy")
 QUEUES = (1_000, 10_000, 100_000)
 QUEUE_CLUSTER, QUEUE_GPUS = "64x8", 512
 STOPPED_AFTER_S = 120
@@ -93,10 +94,13 @@ def as_queues_grow() -> Iterator[BenchResult]:
     """Each order and each backfill with ever longer queues, per job."""
     for jobs in QUEUES:
         peer_s, _ = _seconds("queue", str(jobs), PEER)
-        for policy in GROWING:
-            seconds, stopped = _seconds("queue", str(jobs), policy)
+        runs = [("queue", policy) for policy in GROWING]
+        runs += [("defragmented", policy) for policy in DEFRAGMENTED]
+        for kind, policy in runs:
+            seconds, stopped = _seconds(kind, str(jobs), policy)
+            moving = " with moves" if kind == "defragmented" else ""
             yield BenchResult(
-                f"{policy}, {jobs:,} jobs wait{stopped}",
+                f"{policy}{moving}, {jobs:,} jobs wait{stopped}",
                 1e6 * seconds / jobs,
                 "us/job",
                 PEER,
@@ -129,11 +133,12 @@ def measure(kind: str, what: str, policy: str) -> float:
     import resource
     import time
 
+    from gpuyard.config import SimulationConfig
     from gpuyard.simulation.run import simulate
     from gpuyard.workload import SynthConfig, read_workload, synthesize
 
     cluster = LOGS[what].cluster if kind == "log" else QUEUE_CLUSTER
-    if kind == "queue":
+    if kind != "log":
         made = SynthConfig(jobs=int(what), cluster_gpus=QUEUE_GPUS, load=1000.0, overestimation=3.0)
         jobs = synthesize(made)
     elif file := _file_of(LOGS[what]):
@@ -143,7 +148,7 @@ def measure(kind: str, what: str, policy: str) -> float:
     began = time.process_time()
     limit = int(began) + 1 + STOPPED_AFTER_S
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 60))
-    simulate(jobs, cluster, policy)
+    simulate(jobs, cluster, policy, SimulationConfig(defragment=kind == "defragmented"))
     return time.process_time() - began
 
 

@@ -1,9 +1,9 @@
 """How long the agent of a live cluster takes for a round, by waiting jobs and nodes, and what it costs.
 
-Jobs about which nothing changed are the same objects from round to round, as an adapter keeps them; one
-waiting job in a hundred is new, and one running job has made place for another. Encoding makes the snapshot,
-deciding includes the ranking of the whole queue. Processor time of the deciding thread; the whole round also
-has memory, guard and journal, without the commands of Slurm.
+Jobs about which nothing changed are the same objects from round to round, as an adapter keeps them, and
+nodes are read anew; one waiting job in a hundred is new, and one running job has made place for another.
+Encoding makes the snapshot, deciding includes the ranking of the whole queue. Processor time of the deciding
+thread; the whole round also has memory, guard and journal, without the commands of Slurm.
 """
 
 import json
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +101,8 @@ class Scripted:
         self.running[place] = self._job(
             gpus=ended.gpus, phase="running", held="", begin_s=self._now_s, shares=ended.shares
         )
-        return ClusterState(
-            "scripted", self._now_s, (*self.queue, *self.running), self.nodes, self.partitions
-        )
+        nodes, partitions = tuple(map(replace, self.nodes)), tuple(map(replace, self.partitions))
+        return ClusterState("scripted", self._now_s, (*self.queue, *self.running), nodes, partitions)
 
     def apply(self, actions: Any) -> list[Any]:
         """Nothing comes of it."""

@@ -40,7 +40,7 @@ run times would be worth.
 """
 LIMITS = """
 - **One log of four gets a recommendation**: an order with ageing, so that no job waits without end. Elsewhere
-  what gains breaks the limits, gains nothing, or was better only on the past.
+  what gains breaks the limits, or nothing gains.
 - **No trained model is recommended for a log.** [Those of earlier versions](withdrawn.md) starve jobs on a
   busy cluster, or lose to what runs today, and are withdrawn.
 - **What it costs.** Long jobs pay for short ones within the limits: the 99th percentile of no class of jobs

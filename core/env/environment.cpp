@@ -57,6 +57,7 @@ void Environment::load(const Episode& episode) {
     copy_slice(from.deadline_us, first, count, jobs_->deadline_us);
     copy_slice(from.user, first, count, jobs_->user);
     copy_slice(from.group, first, count, jobs_->group);
+    copy_slice(from.association, first, count, jobs_->association);
     jobs_->row.resize(as_index(count));
     window_jobs_.assign(table_->window_jobs.begin() + first, table_->window_jobs.begin() + first + count);
     for (std::size_t i = 0; i < as_index(count); ++i) {
@@ -113,6 +114,21 @@ void Environment::find_predictions() {
     }
 }
 
+// Of the clock of the episode, which began at 0 with its first own job.
+Time Environment::calculated_us() const { return begin_us_ + table_->settings->multifactor.calculated_us(clock()); }
+
+void Environment::find_fair_factors() {
+    const Time as_of = calculated_us();
+    if (as_of == fair_factors_us_) return;
+    fair_factors_us_ = as_of;
+    accounts_.fair_factor = association_usage_.factors(as_of, *table_->settings);
+}
+
+void Environment::find_what_is_remembered_for(Order order) {
+    if (traits_of(order).predicts()) find_predictions();
+    if (traits_of(order).remembers == Memory::fair_factor) find_fair_factors();
+}
+
 void Environment::begin(const Episode& episode) {
     load(episode);
     const std::size_t count = as_index(episode.count);
@@ -135,7 +151,9 @@ void Environment::begin(const Episode& episode) {
     }
     waiting_.reset(count, scores_);
     const std::size_t users = as_index(jobs_->users), groups = as_index(jobs_->groups);
-    accounts_.open(users, groups, *spec_->settings);
+    accounts_.open(users, groups, *table_->settings);
+    association_usage_.open(accounts_.fair_factor.size());
+    fair_factors_us_ = 0;
     user_share_.assign(users, 0.0F);
     group_share_.assign(groups, 0.0F);
     rows_are_window_ = false;
@@ -190,8 +208,9 @@ void Environment::account(JobId job, std::int64_t sign) {
     const std::size_t i = as_index(job);
     const auto user = as_index(jobs_->user_of(i)), group = as_index(jobs_->group_of(i));
     running_ += sign;
-    accounts_.enter(simulator_.now(), *spec_->settings, demand_of(job),
+    accounts_.enter(simulator_.now(), *table_->settings, demand_of(job),
                     {.user = jobs_->user_of(i), .group = jobs_->group_of(i)}, sign);
+    association_usage_.change(simulator_.now(), jobs_->association_of(i), sign * demand_of(job).total_milli());
     const auto share = [&](std::int64_t held) {
         return static_cast<float>(quotient(static_cast<double>(held) / 1000.0, table_->scale.gpus));
     };

@@ -16,6 +16,7 @@
 #include "observation/observation.hpp"
 #include "observation/occupancy.hpp"
 #include "observation/prospects.hpp"
+#include "simulator/fair_shares.hpp"
 #include "simulator/history.hpp"
 #include "simulator/lean_simulator.hpp"
 #include "simulator/snapshot.hpp"
@@ -50,9 +51,8 @@ public:
     std::span<const std::int8_t> mask() const { return mask_; }
     std::int64_t expert_action(const Policy& policy);
 
-    // What a scheduler could know now, with `jobs` as its queue, or with all waiting jobs.
-    Snapshot snapshot(std::span<const JobId> jobs) const;
-    Snapshot snapshot() const;
+    // What a scheduler could know now.
+    Snapshot snapshot();
 
     const LeanSimulator& simulator() const { return simulator_; }
     Time clock() const { return simulator_.now() - begin_us_; }  // since the episode began
@@ -78,6 +78,9 @@ private:
     RunTimeHistory earlier_history() const;
     Time counted_run(std::size_t job) const;
     void find_predictions();
+    void find_fair_factors();
+    void find_what_is_remembered_for(Order order);
+    Time calculated_us() const;
     bool all_finished() const { return finished_ == own_to_; }
     bool past_horizon() const { return seconds(clock()) > horizon_s_; }
     bool event_pending() const { return simulator_.next_time() != kEndless; }
@@ -128,6 +131,9 @@ private:
     double baseline_value() const;
     const Demand& demand_of(JobId job) const { return jobs_->demand_of(as_index(job)); }
     QueuedJob queued(JobId job) const;
+    // With these jobs as the queue. The caller has found what the policy goes by that is not kept up to date.
+    Snapshot snapshot(std::span<const JobId> jobs) const;
+    std::vector<JobId> waiting_jobs() const;
 
     std::shared_ptr<const EnvSpec> spec_;
     std::shared_ptr<const EpisodeTable> table_;
@@ -146,6 +152,8 @@ private:
     JobMix mix_;
     ArrivalRate arrivals_;
     Accounts accounts_;
+    AssociationUsage association_usage_;
+    Time fair_factors_us_ = 0;  // as of when the accounts have them
     std::vector<float> user_share_, group_share_;
     std::vector<WindowJob> window_jobs_;  // by job
     std::vector<double> scores_;

@@ -77,7 +77,7 @@ double Environment::baseline_value() const {
     EpisodeMetrics metrics;
     metrics.compute(simulator_, warmup_, own_to_, begin_us_, values.data());
     const double own = values[spec_->baseline_metric];
-    LeanSimulator base(table_->cluster, jobs_, *spec_->settings, tracking_for(*spec_->baseline));
+    LeanSimulator base(table_->cluster, jobs_, *table_->settings, tracking_for(*spec_->baseline));
     run_policy(base, *spec_->baseline, {}, {});
     metrics.compute(base, 0, own_to_, 0, values.data());
     const double theirs = values[spec_->baseline_metric];

@@ -53,7 +53,8 @@ bool Environment::anyone_aged() {
 
 void Environment::gather_dynamic(std::size_t count) {
     if (waiting_.count() == 0) return;
-    const Snapshot now = snapshot();
+    find_what_is_remembered_for(spec_->base.order);
+    const Snapshot now = snapshot(waiting_jobs());
     NativePolicy native(spec_->base, now);
     for (const QueuedJob& job : now.queue) native.entered(job);
     ranked_ = native.scored_jobs();
@@ -253,6 +254,7 @@ QueuedJob Environment::queued(JobId job) const {
             .demand = jobs_->demand[i],
             .user = jobs_->user_of(i),
             .group = jobs_->group_of(i),
+            .association = jobs_->association_of(i),
             .priority = jobs_->priority_of(i),
             .deadline_us = jobs_->deadline_of(i),
             .row = jobs_->row[i],
@@ -260,24 +262,31 @@ QueuedJob Environment::queued(JobId job) const {
             .prediction_us = prediction_us_[i]};
 }
 
-Snapshot Environment::snapshot() const {
+Snapshot Environment::snapshot() {
+    find_predictions();
+    find_fair_factors();
+    return snapshot(waiting_jobs());
+}
+
+std::vector<JobId> Environment::waiting_jobs() const {
     std::vector<JobId> jobs;
     waiting_.visit([&](JobId job) {
         jobs.push_back(job);
         return true;
     });
-    return snapshot(jobs);
+    return jobs;
 }
 
 Snapshot Environment::snapshot(std::span<const JobId> jobs) const {
     Snapshot s(simulator_.state());
     const ClusterSpec& cluster = *table_->cluster;
     s.now_us = simulator_.now();
+    s.calculated_us = calculated_us();
     s.instant = simulator_.instant();
     s.origin_s = jobs_->origin_s;
     s.epoch_us = jobs_->epoch_us;
     s.arrivals = arrivals_;
-    s.settings = spec_->settings;
+    s.settings = table_->settings;
     s.demands = std::shared_ptr<const std::vector<Demand>>(jobs_, &jobs_->demands);
     for (const JobId job : jobs) s.queue.push_back(queued(job));
     std::sort(s.queue.begin(), s.queue.end(), [](const QueuedJob& a, const QueuedJob& b) { return a.job < b.job; });
@@ -315,7 +324,7 @@ std::int64_t Environment::expert_action(const Policy& policy) {
         if (spec_->kind == EnvKind::accept_or_skip) return legal_instead(choice >= 0 ? 1 : 0);
         return legal_instead(choice >= 0 ? choice : noop());
     }
-    if (traits_of(policy.order).predicts()) find_predictions();
+    find_what_is_remembered_for(policy.order);
     Policy acting = policy;
     if (!by_pool) acting.placement = spec_->base.placement;
     const Snapshot now = snapshot(window());

@@ -57,11 +57,12 @@ std::shared_ptr<const JobTable> jobs_for(const ClusterSpec& cluster, std::shared
 }  // namespace
 
 EpisodeTable::EpisodeTable(std::shared_ptr<const ClusterSpec> spec, std::shared_ptr<const JobTable> table,
-                           const EnvSpec& env)
+                           std::shared_ptr<const Settings> simulated, const EnvSpec& env)
     : cluster(std::move(spec)),
       empty(cluster),
       scale(*cluster),
-      jobs(jobs_for(*cluster, std::move(table), env)) {
+      jobs(jobs_for(*cluster, std::move(table), env)),
+      settings(std::move(simulated)) {
     window_jobs.reserve(jobs->submit_us.size());
     for (std::size_t i = 0; i < jobs->submit_us.size(); ++i) {
         QueuedJob job{};

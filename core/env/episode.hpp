@@ -19,7 +19,8 @@ Demand confined(const Demand& demand, const ClusterSpec& cluster, std::size_t po
 
 // Jobs and the cluster they run on, with all that can be known of them beforehand. Shared by environments.
 struct EpisodeTable {
-    EpisodeTable(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs, const EnvSpec& spec);
+    EpisodeTable(std::shared_ptr<const ClusterSpec> cluster, std::shared_ptr<const JobTable> jobs,
+                 std::shared_ptr<const Settings> settings, const EnvSpec& spec);
 
     const Demand& in_pool(std::int32_t demand, std::size_t pool) const {
         return in_pool_[as_index(demand) * cluster->pools.size() + pool];
@@ -29,6 +30,7 @@ struct EpisodeTable {
     ClusterState empty;
     ClusterScale scale;
     std::shared_ptr<const JobTable> jobs;
+    std::shared_ptr<const Settings> settings;  // those of the EnvSpec, with the users and groups of these jobs
     std::vector<WindowJob> window_jobs;
     std::vector<std::uint8_t> ever_in_pool;  // by demand and pool, for SelectJobAndPool: whether it can ever sit there
 

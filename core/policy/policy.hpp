@@ -129,8 +129,8 @@ struct Multifactor {
     std::vector<double> group_share;  // by group
     std::vector<double> qos_factor;   // by QOS
 
-    // The last time at which it was calculated.
-    Time calculated_us(Time now_us) const { return now_us / calc_us * calc_us; }
+    // The last time at which it was calculated, also on clocks that begin below 0.
+    Time calculated_us(Time now_us) const { return now_us - ((now_us % calc_us) + calc_us) % calc_us; }
 };
 
 // Whose running jobs a limit counts.

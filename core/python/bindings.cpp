@@ -194,6 +194,7 @@ void bind_slurm_settings(nb::module_& m) {
             "classic", [](const Multifactor& f) { return f.shares == FairShare::classic; },
             [](Multifactor& f, bool classic) { f.shares = classic ? FairShare::classic : FairShare::tree; })
         .def_rw("calc_us", &Multifactor::calc_us)
+        .def("calculated_us", &Multifactor::calculated_us, "now_us"_a)
         .def_rw("association_group", &Multifactor::association_group)
         .def_rw("association_share", &Multifactor::association_share)
         .def_rw("group_share", &Multifactor::group_share)

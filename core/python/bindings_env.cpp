@@ -144,8 +144,9 @@ void bind_spec(nb::module_& m) {
     m.attr("REWARD_TERMS") = names_of(kTermNames);
     m.attr("EPISODE_METRICS") = std::vector<std::string>(kEpisodeMetrics.begin(), kEpisodeMetrics.end());
     nb::class_<EpisodeTable>(m, "EpisodeTable")
-        .def(nb::init<std::shared_ptr<const ClusterSpec>, std::shared_ptr<const JobTable>, const EnvSpec&>(),
-             "cluster"_a, "jobs"_a, "spec"_a)
+        .def(nb::init<std::shared_ptr<const ClusterSpec>, std::shared_ptr<const JobTable>,
+                      std::shared_ptr<const Settings>, const EnvSpec&>(),
+             "cluster"_a, "jobs"_a, "settings"_a, "spec"_a)
         .def("__len__", [](const EpisodeTable& t) { return t.jobs->size(); });
 }
 

@@ -180,23 +180,12 @@ void bind_snapshot(nb::module_& m) {
         },
         "snapshot"_a, "policy"_a, "job"_a);
     m.def(
-        "ranked",
-        [](const Snapshot& snapshot, const BoundPolicy& policy) {
-            std::vector<JobId> jobs;
-            {
-                nb::gil_scoped_release release;
-                jobs = ranked(snapshot, policy.policy);
-            }
-            return to_numpy(std::move(jobs));
-        },
-        "snapshot"_a, "policy"_a);
-    m.def(
-        "scores",
+        "ranking",
         [](const Snapshot& snapshot, const BoundPolicy& policy) {
             std::vector<std::pair<double, JobId>> found;
             {
                 nb::gil_scoped_release release;
-                found = scores(snapshot, policy.policy);
+                found = ranking(snapshot, policy.policy);
             }
             return nb::make_tuple(column(found, [](const auto& one) { return one.second; }),
                                   column(found, [](const auto& one) { return one.first; }));

@@ -97,6 +97,7 @@ Snapshot make_snapshot(std::shared_ptr<const ClusterSpec> cluster, std::shared_p
         .mix_jobs = mix.get<std::int64_t>("jobs"),
         .finished_early = queues.get<std::uint8_t>("finished_early"),
         .now_us = nb::cast<Time>(moment["now_us"]),
+        .calculated_us = nb::cast<Time>(moment["calculated_us"]),
         .instant = nb::cast<std::uint64_t>(moment["instant"]),
         .origin_s = nb::cast<double>(moment["origin_s"]),
         .epoch_us = nb::cast<Time>(moment["epoch_us"]),
@@ -261,6 +262,7 @@ nb::dict columns_of(const Snapshot& s) {
     queues["finished_early"] = to_numpy(s.finished_early);
     tables["queues"] = queues;
     moment["now_us"] = s.now_us;
+    moment["calculated_us"] = s.calculated_us;
     moment["instant"] = s.instant;
     moment["origin_s"] = s.origin_s;
     moment["epoch_us"] = s.epoch_us;

@@ -87,8 +87,7 @@ struct Accounts {
     std::vector<Holdings> user_holdings;
     std::vector<std::int64_t> group_milli;       // of GPUs, held by the jobs of each group
     std::vector<std::int64_t> quota_held_milli;  // by quota, if there are any
-    std::vector<DecayedUsage> association_usage;
-    std::vector<double> fair_factor;  // by association, as of the last calculation of `multifactor`
+    std::vector<double> fair_factor;             // by association, as of the last calculation of `multifactor`
     LimitBook limits;
 
     void open(std::size_t users, std::size_t groups, const Settings& settings) {
@@ -97,8 +96,7 @@ struct Accounts {
         user_holdings.assign(users, {});
         group_milli.assign(groups, 0);
         quota_held_milli.assign(settings.quota_milli.size(), 0);
-        association_usage.assign(settings.multifactor.association_group.size(), {});
-        fair_factor.assign(association_usage.size(), 1.0);
+        fair_factor.assign(settings.multifactor.association_group.size(), 1.0);
         limits.open(settings.limits, users, groups);
     }
 
@@ -108,8 +106,6 @@ struct Accounts {
         const auto user = as_index(holder.user), group = as_index(holder.group);
         const std::int64_t milli = sign * demand.total_milli();
         limits.enter(demand, holder, sign);
-        if (needs.fair)
-            association_usage[as_index(holder.association)].change(now_us, settings.usage_half_life_s, milli);
         if (needs.usage) {
             user_usage[user].change(now_us, settings.usage_half_life_s, milli);
             group_usage[group].change(now_us, settings.usage_half_life_s, milli);

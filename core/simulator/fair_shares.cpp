@@ -91,4 +91,23 @@ std::vector<double> fair_factors(const Multifactor& shares, std::span<const doub
     return shares.shares == FairShare::classic ? tree.classic() : tree.ranked();
 }
 
+void AssociationUsage::open(std::size_t associations) {
+    usage_.assign(associations, DecayedUsage(0.0, -kLatest));  // clocks may begin below 0
+    changes_.clear();
+}
+
+void AssociationUsage::count(Time as_of_us, double half_life_s) {
+    auto change = changes_.begin();
+    for (; change != changes_.end() && change->time_us <= as_of_us; ++change)
+        usage_[as_index(change->association)].change(change->time_us, half_life_s, change->milli_gpus);
+    changes_.erase(changes_.begin(), change);
+}
+
+std::vector<double> AssociationUsage::factors(Time as_of_us, const Settings& settings) {
+    count(as_of_us, settings.usage_half_life_s);
+    std::vector<double> usage;
+    for (const DecayedUsage& one : usage_) usage.push_back(one.at(as_of_us, settings.usage_half_life_s));
+    return fair_factors(settings.multifactor, usage);
+}
+
 }  // namespace gpuyard

@@ -8,7 +8,6 @@
 
 #include "base/index.hpp"
 #include "base/rng.hpp"
-#include "simulator/fair_shares.hpp"
 
 namespace gpuyard {
 
@@ -25,6 +24,7 @@ FullSimulator::FullSimulator(std::shared_ptr<const ClusterSpec> cluster, std::sh
     view_.settings = settings_;
     view_.demands = std::shared_ptr<const std::vector<Demand>>(jobs_, &jobs_->demands);
     view_.open(as_index(jobs_->users), as_index(jobs_->groups), *settings_);
+    association_usage_.open(view_.fair_factor.size());
     view_.finished_early.assign(as_index(cluster->queues), 0);
     view_.power = {std::vector<std::int32_t>(nodes, 0), std::vector<Time>(nodes, 0), std::vector<Time>(nodes, 0)};
     view_.instant = ~std::uint64_t{0};  // the first instant is 0
@@ -120,7 +120,10 @@ bool FullSimulator::next_instant() {
         changed_ = false;
         calc_at_backfill_us_ = settings_->multifactor.calculated_us(next);
     }
-    if (needs_.fair) calculate_fair_shares(next);
+    const Time calculated_us = settings_->multifactor.calculated_us(next);
+    if (needs_.fair && calculated_us != view_.calculated_us)
+        view_.fair_factor = association_usage_.factors(calculated_us, *settings_);
+    view_.calculated_us = calculated_us;
     view_.now_us = next;
     ++view_.instant;
     view_.nodes_changed = false;
@@ -199,16 +202,6 @@ Time FullSimulator::next_backfill() const {
         from = std::max(from, calc_at_backfill_us_ + settings_->multifactor.calc_us);
     }
     return (from + slurm.interval_us - 1) / slurm.interval_us * slurm.interval_us;
-}
-
-void FullSimulator::calculate_fair_shares(Time time) {
-    const Time as_of = settings_->multifactor.calculated_us(time);
-    if (as_of == fair_shares_us_) return;
-    fair_shares_us_ = as_of;
-    std::vector<double> usage;
-    for (const DecayedUsage& one : view_.association_usage)
-        usage.push_back(one.at(as_of, settings_->usage_half_life_s));
-    view_.fair_factor = fair_factors(settings_->multifactor, usage);
 }
 
 void FullSimulator::arrive(JobId job) {

@@ -12,6 +12,7 @@
 #include "base/index.hpp"
 #include "base/job.hpp"
 #include "simulator/beginning.hpp"
+#include "simulator/fair_shares.hpp"
 #include "simulator/history.hpp"
 #include "simulator/snapshot.hpp"
 
@@ -119,7 +120,7 @@ private:
     void link_successors();
     void release_successors(JobId job);
     Time next_backfill() const;
-    void calculate_fair_shares(Time time);
+    void enter_books(JobId job, std::int64_t sign);
     void enter_queue(JobId job);
     void leave_queue(JobId job);
 
@@ -151,6 +152,7 @@ private:
     Needs needs_;
     QueueListener* listener_ = nullptr;
     Snapshot view_;
+    AssociationUsage association_usage_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     std::size_t next_arrival_ = 0;
     std::int64_t finished_ = 0;
@@ -176,7 +178,6 @@ private:
     Time decides_from_us_ = 0;
     bool changed_ = false;          // since the last backfill pass of `slurm`
     Time calc_at_backfill_us_ = 0;  // what `multifactor` was as of then
-    Time fair_shares_us_ = 0;       // as of when they are
     // Of jobs that come after others: who comes after each, how many each still waits for, who is free now.
     std::vector<std::int64_t> successor_offset_;
     std::vector<JobId> successors_;

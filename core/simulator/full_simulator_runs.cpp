@@ -97,6 +97,14 @@ void FullSimulator::use_node(std::int32_t node, std::int32_t change) {
 }
 
 // Takes the allocation for a run that begins at `begin_us`.
+// A job begins (+1) or ceases (-1) to hold what it asked for.
+void FullSimulator::enter_books(JobId job, std::int64_t sign) {
+    const Demand& demand = jobs_->demand_of(as_index(job));
+    const Holder holder = holder_of(as_index(job));
+    view_.enter(view_.now_us, *settings_, demand, holder, sign, needs_);
+    if (needs_.fair) association_usage_.change(view_.now_us, holder.association, sign * demand.total_milli());
+}
+
 void FullSimulator::take(JobId job, const Allocation& allocation, Time begin_us) {
     const std::size_t i = as_index(job);
     const Demand& demand = jobs_->demand_of(i);
@@ -104,7 +112,7 @@ void FullSimulator::take(JobId job, const Allocation& allocation, Time begin_us)
     idle_failures_ = 0;
     view_.state.hold(demand, allocation.parts);
     for (const Part& part : allocation.parts) use_node(part.node, +1);
-    view_.enter(now, *settings_, demand, holder_of(i), +1, needs_);
+    enter_books(job, +1);
     changed_ = true;
 
     const Time restore = done_us_[i] > 0 ? settings_->restore_of(demand) : 0;
@@ -173,7 +181,7 @@ void FullSimulator::release(JobId job) {
     const auto parts = parts_of(run);
     view_.state.release(demand, parts);
     for (const Part& part : parts) use_node(part.node, -1);
-    view_.enter(now, *settings_, demand, holder_of(i), -1, needs_);
+    enter_books(job, -1);
     changed_ = true;
     const std::size_t at = as_index(active_at_[i]);
     view_.active[at] = view_.active.back();

@@ -62,7 +62,8 @@ NativePolicy::NativePolicy(const Policy& policy, const Snapshot& snapshot, bool 
 
 // --- Who waits --------------------------------------------------------------------------------------------
 
-void NativePolicy::entered(const QueuedJob& job) {
+// Keeps a job, and says what its entry is and whose.
+NativePolicy::Queue& NativePolicy::know(const QueuedJob& job, Entry& entry) {
     Queue& queue = queues_[as_index(snapshot_.demand(job.demand).queue)];
     if (waiting_of_[as_index(job.demand)]++ == 0) ++queue.waiting_demands;
     ++queue.waiting;
@@ -76,17 +77,33 @@ void NativePolicy::entered(const QueuedJob& job) {
     }
     ++waiting_in_[partition_of(job)];
     const bool by_score = fixed_ && !queue.period;
-    const Entry entry{by_score ? fixed_score(job) : 0.0, job.job, slot,
-                      by_score ? snapshot_.demand(job.demand).tier : 0};
+    entry = {by_score ? fixed_score(job) : 0.0, job.job, slot, by_score ? snapshot_.demand(job.demand).tier : 0};
     entry_of_.emplace(job.job, entry);
+    return queue;
+}
+
+void NativePolicy::entered(const QueuedJob& job) {
+    Entry entry{};
+    Queue& queue = know(job, entry);
     if (queue.period) notice_period();
-    if (RankIndex* index = queue.any_index()) return index->insert(indexed(job, slot));
+    if (RankIndex* index = queue.any_index()) return index->insert(indexed(job, entry.slot));
     if (queue.levels) {
         if (policy_.order == Order::tiresias) fed_.emplace(job.queued_us, job.job);
-        return queue.levels->insert(job.job, slot, level_of(job));
+        return queue.levels->insert(job.job, entry.slot, level_of(job));
     }
     queue.entries.insert(std::upper_bound(queue.entries.begin(), queue.entries.end(), entry), entry);
     if (fixed_ && policy_.ages() && !is_aged(job)) young_.emplace(job.submit_us, job.job);
+}
+
+void NativePolicy::all_entered(std::span<const QueuedJob> jobs) {
+    slots_.reserve(slots_.size() + jobs.size());
+    entry_of_.reserve(entry_of_.size() + jobs.size());
+    for (const QueuedJob& job : jobs) {
+        Entry entry{};
+        know(job, entry).entries.push_back(entry);
+        if (fixed_ && policy_.ages() && !is_aged(job)) young_.emplace(job.submit_us, job.job);
+    }
+    for (Queue& queue : queues_) std::sort(queue.entries.begin(), queue.entries.end());
 }
 
 void NativePolicy::left(JobId job) {
@@ -358,7 +375,7 @@ void NativePolicy::follow_plan(std::int32_t queue, bool use_snapshots_plan) {
 
 Decision decide(const Snapshot& snapshot, const Policy& policy) {
     NativePolicy native(policy, snapshot);
-    for (const QueuedJob& job : snapshot.queue) native.entered(job);
+    native.all_entered(snapshot.queue);
     Decision decision = native.decide(true);
     decision.native = snapshot.from_simulator;
     decision.instant = snapshot.instant;
@@ -367,20 +384,14 @@ Decision decide(const Snapshot& snapshot, const Policy& policy) {
 
 Explanation explain(const Snapshot& snapshot, const Policy& policy, JobId job) {
     NativePolicy native(policy, snapshot);
-    for (const QueuedJob& queued : snapshot.queue) native.entered(queued);
+    native.all_entered(snapshot.queue);
     return native.explain(job);
 }
 
-std::vector<JobId> ranked(const Snapshot& snapshot, const Policy& policy) {
+std::vector<std::pair<double, JobId>> ranking(const Snapshot& snapshot, const Policy& policy) {
     NativePolicy native(policy, snapshot);
-    for (const QueuedJob& job : snapshot.queue) native.entered(job);
-    return native.ranked();
-}
-
-std::vector<std::pair<double, JobId>> scores(const Snapshot& snapshot, const Policy& policy) {
-    NativePolicy native(policy, snapshot);
-    for (const QueuedJob& job : snapshot.queue) native.entered(job);
-    return native.scored_jobs();
+    native.all_entered(snapshot.queue);
+    return native.ranking();
 }
 
 }  // namespace gpuyard

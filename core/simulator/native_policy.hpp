@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -30,11 +31,14 @@ public:
 
     void entered(const QueuedJob& job) override;
     void left(JobId job) override;
+    // Many jobs that enter a policy without an index at once: their order is made once, not job by job.
+    void all_entered(std::span<const QueuedJob> jobs);
 
     // `snapshot` must be the one it was made for, brought up to date. The plan of `conservative` is its own from call
     // to call unless it is told to take the snapshot's.
     Decision decide(bool use_snapshots_plan);
-    std::vector<JobId> ranked();
+    // The waiting jobs in order with their scores, one queue after another.
+    std::vector<std::pair<double, JobId>> ranking();
     // Every waiting job with its score, smaller first.
     std::vector<std::pair<double, JobId>> scored_jobs();
     // Makes a decision and says what became of a job that waits.
@@ -48,7 +52,12 @@ public:
     Time expected_end_at(const Candidate& candidate, const Allocation& allocation) const;
     Shadow& shadow_of(const Candidate& head);
     void start(const Candidate& candidate, const Allocation& allocation, bool backfilled);
-    bool all_misfit(std::size_t misfits) const { return !makes_room() && misfits >= current_->waiting_demands; }
+    // And nobody can make room for any of them; whom `explain` asks about is still to be tried.
+    bool all_misfit(std::size_t misfits) const {
+        const std::size_t demands = current_->waiting_demands;
+        if (!makes_room()) return misfits >= demands;
+        return misfits >= demands && marked_no_room_.size() >= demands && watch_.job < 0;
+    }
 
     // Host of IndexedPass.
     Candidate candidate_of(const RankedJob& job) const;
@@ -76,6 +85,7 @@ private:
         RankIndex* any_index() const { return period ? period.get() : index.get(); }
     };
 
+    Queue& know(const QueuedJob& job, Entry& entry);
     const QueuedJob& job_of(const Entry& entry) const { return slots_[entry.slot]; }
     const QueuedJob& job_at(const Candidate& candidate) const {
         return passes_indexed_ ? slots_[candidate.place] : job_of((*order_)[candidate.place]);

@@ -46,9 +46,8 @@ double NativePolicy::period_score(const IndexedJob& job) const {
 
 // Whether scores are no longer those of the last calculation; then nobody's is known until somebody asks.
 void NativePolicy::notice_period() {
-    const Time as_of = settings_.multifactor.calculated_us(snapshot_.now_us);
-    if (as_of == calculated_us_) return;
-    calculated_us_ = as_of;
+    if (snapshot_.calculated_us == calculated_us_) return;
+    calculated_us_ = snapshot_.calculated_us;
     for (Queue& queue : queues_) queue.period->forget();
 }
 

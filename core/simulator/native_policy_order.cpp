@@ -64,7 +64,7 @@ Scored NativePolicy::scored(const QueuedJob& job) {
              .total_milli = demand.total_milli()};
     if (order_traits_.remembers == Memory::fair_factor) {
         const Multifactor& multifactor = settings_.multifactor;
-        s.age_us = std::max(multifactor.calculated_us(snapshot_.now_us) - job.queued_us, Time{0});
+        s.age_us = std::max(snapshot_.calculated_us - job.queued_us, Time{0});
         s.fair_factor = snapshot_.fair_factor[as_index(job.association)];
         if (job.qos >= 0) s.qos_factor = multifactor.qos_factor[as_index(job.qos)];
         s.factors = &factors_[as_index(job.demand)];
@@ -98,9 +98,8 @@ void NativePolicy::age() {
 
 // Scores that are calculated at multiples of a time: whether that has come, and if so all of them.
 void NativePolicy::calculate_again() {
-    const Time as_of = settings_.multifactor.calculated_us(snapshot_.now_us);
-    if (as_of == calculated_us_) return;
-    calculated_us_ = as_of;
+    if (snapshot_.calculated_us == calculated_us_) return;
+    calculated_us_ = snapshot_.calculated_us;
     for (Queue& queue : queues_) {
         for (Entry& entry : queue.entries) {
             entry.score = fixed_score(job_of(entry));
@@ -206,13 +205,13 @@ std::vector<std::pair<double, JobId>> NativePolicy::scored_jobs() {
     return jobs;
 }
 
-std::vector<JobId> NativePolicy::ranked() {
-    std::vector<JobId> jobs;
+std::vector<std::pair<double, JobId>> NativePolicy::ranking() {
+    std::vector<std::pair<double, JobId>> jobs;
     for (const Queue& queue : queues_) {
         if (queue.entries.empty()) continue;
         rank(queue);
         sort_until(order_->size());
-        for (const Entry& entry : *order_) jobs.push_back(entry.job);
+        for (const Entry& entry : *order_) jobs.emplace_back(entry.score, entry.job);
     }
     return jobs;
 }

@@ -35,11 +35,13 @@ Profile::Profile(std::shared_ptr<const ClusterSpec> spec, bool limited, std::spa
       splits_freely_(splits_freely(placer.rule())),
       rule_(placer.rule()),
       counts_(std::any_of(demands.begin(), demands.end(), [&](const Demand& d) { return !searches_nodes(d); })),
+      notes_whole_(std::any_of(demands.begin(), demands.end(), [&](const Demand& d) { return takes_whole_nodes(d); })),
       steps_(spec->node_count()),
       least_empty_(spec->node_count()),
       least_cpus_(limited ? spec->node_count() : 0),
       least_memory_mib_(limited ? spec->node_count() : 0),
-      window_(spec) {}
+      window_(spec),
+      whole_nodes_(spec->pools.size()) {}
 
 void Profile::build(const PlanSource& source, const Snapshot& snapshot) {
     const ClusterState& state = source.state;
@@ -57,6 +59,9 @@ void Profile::build(const PlanSource& source, const Snapshot& snapshot) {
         steps_[i].assign(1, {source.now_us, empty, state.free_cpus(node), state.free_memory(node)});
         if (state.available(node)) ++count_[spec_->pools[as_index(spec_->pool[i])].first_bucket + as_index(empty)];
     }
+    for (std::size_t pool = 0; pool < spec_->pools.size() && notes_whole_; ++pool)
+        whole_nodes_[pool].clear(spec_->pools[pool].nodes.size());
+    for (std::size_t i = 0; i < spec_->node_count() && notes_whole_; ++i) note_whole(static_cast<std::int32_t>(i));
     by_end_.assign(source.running.begin(), source.running.end());
     std::sort(by_end_.begin(), by_end_.end(), [](const PlanSource::Held& a, const PlanSource::Held& b) {
         return a.expected_end_us < b.expected_end_us;
@@ -154,6 +159,22 @@ void Profile::change_node(std::int32_t node, const Change& change) {
     };
     merge(last);
     merge(first);
+    if (notes_whole_) note_whole(node);
+}
+
+void Profile::note_whole(std::int32_t node) {
+    const std::int32_t size = spec_->size[as_index(node)];
+    Time from = kEndless;
+    gaps_.clear();
+    if (window_.available(node))
+        for (const Step& step : steps_[as_index(node)]) {
+            const bool whole = step.empty >= size;
+            if (!whole && from != kEndless) gaps_.push_back({from, step.time_us});
+            from = whole ? std::min(from, step.time_us) : kEndless;
+        }
+    spec_->visit_pools(node, [&](const ClusterSpec::Membership& in) {
+        whole_nodes_[as_index(in.pool)].set(as_index(in.position), gaps_, from);
+    });
 }
 
 void Profile::change(Time begin_us, Time end_us, const Demand& demand, std::span<const Part> parts, std::int32_t sign) {
@@ -240,6 +261,8 @@ Profile::Fit Profile::fit_from(std::size_t from, std::size_t& to, Time length_us
 }
 
 bool Profile::fits_at_once(Time length_us, const Demand& demand, Placer& placer, Allocation& out) {
+    if (takes_whole_nodes(demand))
+        return find_whole_nodes(length_us, demand, time_us_.front(), time_us_.front(), out) != kEndless;
     if (searches_nodes(demand)) {
         out.parts.clear();
         return std::any_of(demand.pools.begin(), demand.pools.end(), [&](const PoolOption& option) {
@@ -254,6 +277,7 @@ Time Profile::find(Time length_us, const Demand& demand, std::int64_t row, Time 
                    Placer& placer, Allocation& out) {
     if (searches_nodes(demand)) {
         if (ranks_nodes(demand)) return find_on_one_node(length_us, demand, not_before_us, latest_us, out);
+        if (takes_whole_nodes(demand)) return find_whole_nodes(length_us, demand, not_before_us, latest_us, out);
         Time first = latest_us;
         for (const PoolOption& option : demand.pools)
             first = std::min(first, first_in_pool(option, length_us, std::max(not_before_us, time_us_.front()), first));

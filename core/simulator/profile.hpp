@@ -8,6 +8,7 @@
 
 #include "policy/placement.hpp"
 #include "simulator/snapshot.hpp"
+#include "simulator/whole_nodes.hpp"
 
 namespace gpuyard {
 
@@ -118,11 +119,15 @@ private:
     void change_node(std::int32_t node, const Change& change);
     static std::size_t step_at(std::vector<Step>& steps, Time time_us);
     bool searches_nodes(const Demand& demand) const;
+    bool takes_whole_nodes(const Demand& demand) const;
+    void note_whole(std::int32_t node);
+    Time find_whole_nodes(Time length_us, const Demand& demand, Time not_before_us, Time latest_us, Allocation& out);
     std::int64_t rank_of(std::int64_t least_empty) const;
     Time whole_for_good(const PoolOption& option);
     Time first_in_pool(const PoolOption& option, Time length_us, Time not_before_us, Time latest_us);
     Time find_on_one_node(Time length_us, const Demand& demand, Time not_before_us, Time latest_us,
                           Allocation& out) const;
+    bool chooses_by_room() const;
     bool has_room_at_once(const PoolOption& option, Time end_us, std::vector<Part>& where) const;
     std::int64_t least_until(std::int32_t node, Time end_us, std::int64_t needed) const;
     template <class Found>
@@ -136,7 +141,8 @@ private:
     bool needs_only_room_;
     bool splits_freely_;
     Placement rule_;
-    bool counts_;  // some demand is searched for row by row
+    bool counts_;       // some demand is searched for row by row
+    bool notes_whole_;  // some demand takes whole nodes
     // By time, ascending: a row wherever a job or a reservation begins or ends; only the first unless `counts_`.
     std::vector<Time> time_us_;
     std::vector<std::int32_t> ends_;         // jobs and reservations that end there
@@ -148,6 +154,8 @@ private:
     std::vector<std::int64_t> least_cpus_, least_memory_mib_;
     std::vector<PlanSource::Held> by_end_;
     ClusterState window_;
+    std::vector<WholeNodes> whole_nodes_;  // by pool
+    std::vector<WholeNodes::Gap> gaps_;
     Spans whole_, partial_;
     std::vector<Time> for_good_;
 };

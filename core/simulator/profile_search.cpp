@@ -96,12 +96,47 @@ Time Profile::first_in_pool(const PoolOption& option, Time length_us, Time not_b
     return first;
 }
 
-bool Profile::ranks_nodes(const Demand& demand) const {
+// Whether the rule goes by what nodes have free and their numbers alone.
+bool Profile::chooses_by_room() const {
     const bool by_room = rule_ == Placement::consolidate || rule_ == Placement::best_fit ||
                          rule_ == Placement::first_fit || rule_ == Placement::worst_fit;
-    return by_room && !spec_->track_gpus &&
+    return by_room && !spec_->track_gpus;
+}
+
+bool Profile::ranks_nodes(const Demand& demand) const {
+    return chooses_by_room() && std::all_of(demand.pools.begin(), demand.pools.end(),
+                                            [](const PoolOption& o) { return o.fewest_nodes == 1; });
+}
+
+// Whether a gang takes nothing but whole nodes, those with the lowest numbers.
+bool Profile::takes_whole_nodes(const Demand& demand) const {
+    return chooses_by_room() && searches_nodes(demand) &&
            std::all_of(demand.pools.begin(), demand.pools.end(),
-                       [](const PoolOption& o) { return o.fewest_nodes == 1; });
+                       [](const PoolOption& o) { return o.full_nodes > 0 && o.remainder == 0; });
+}
+
+Time Profile::find_whole_nodes(Time length_us, const Demand& demand, Time not_before_us, Time latest_us,
+                               Allocation& out) {
+    const Time from = std::max(not_before_us, time_us_.front());
+    Time first = kEndless;
+    for (const PoolOption& option : demand.pools) {
+        const Time begin =
+            whole_nodes_[as_index(option.pool)].first(option.full_nodes, length_us, from, std::min(latest_us, first));
+        // Of pools in which it may begin at one time the first is taken.
+        if (begin >= first) continue;
+        first = begin;
+        out.pool = option.pool;
+        out.fewest_nodes = option.fewest_nodes;
+    }
+    if (first == kEndless) return first;
+    const Pool& pool = spec_->pools[as_index(out.pool)];
+    out.speed = pool.speed;
+    out.parts.clear();
+    whole_nodes_[as_index(out.pool)].visit(first, [&](std::size_t position) {
+        out.parts.push_back({pool.nodes[position], pool.size, 0});
+        return std::ssize(out.parts) < out.fewest_nodes;
+    });
+    return first;
 }
 
 std::int64_t Profile::rank_of(std::int64_t least_empty) const {

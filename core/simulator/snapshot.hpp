@@ -135,6 +135,7 @@ struct NodePower {
 // What a snapshot holds beside its jobs' rows, which a simulator keeps in another form.
 struct SnapshotState : Accounts {
     Time now_us = 0;
+    Time calculated_us = 0;  // when priorities were last calculated: `multifactor` stays as it was then
     std::uint64_t instant = 0;
     double origin_s = 0.0;
     Time epoch_us = 0;  // what the log's clock showed at time 0
@@ -220,9 +221,7 @@ struct Explanation {
 
 Explanation explain(const Snapshot& snapshot, const Policy& policy, JobId job);
 
-// The waiting jobs in the policy's order, one queue after another.
-std::vector<JobId> ranked(const Snapshot& snapshot, const Policy& policy);
-// Every waiting job with its score, in no order.
-std::vector<std::pair<double, JobId>> scores(const Snapshot& snapshot, const Policy& policy);
+// The waiting jobs in the policy's order with their scores, one queue after another.
+std::vector<std::pair<double, JobId>> ranking(const Snapshot& snapshot, const Policy& policy);
 
 }  // namespace gpuyard

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <unordered_map>
 
 #include "base/index.hpp"
@@ -23,7 +24,7 @@ public:
     }
 
     Snapshot build() {
-        known_.reserve(c_.queue.job.size() + c_.running.job.size());
+        check_numbers();
         add_scalars();
         add_owners();
         add_running();
@@ -37,6 +38,7 @@ public:
 private:
     void add_scalars() {
         made_.now_us = c_.now_us;
+        made_.calculated_us = c_.calculated_us;
         made_.instant = c_.instant;
         made_.origin_s = c_.origin_s;
         made_.epoch_us = c_.epoch_us;
@@ -58,17 +60,40 @@ private:
             made_.group_usage[i] = {c_.groups.usage[i], c_.groups.updated_us[i]};
     }
 
-    struct Place {
+    // A row of a table, for people.
+    static std::string row_of(const char* table, std::size_t row) {
+        return std::string(table) + " row " + text(static_cast<std::int64_t>(row));
+    }
+
+    // A row that is about a job; its words are made only if something is wrong.
+    struct Entry {
         const char* table;
         std::size_t row;
-        std::string name() const { return std::string(table) + " row " + text(static_cast<std::int64_t>(row)); }
+        JobId job;
+        std::string operator+(const std::string& words) const {
+            return row_of(table, row) + " (job " + text(job) + "): " + words;
+        }
     };
 
-    void know(JobId job, Place here) {
-        const auto [entry, fresh] = known_.try_emplace(job, here);
-        if (!fresh)
-            throw SnapshotError(here.name() + ", column job: " + text(job) + " is also in " + entry->second.name() +
-                                "; give every job its own number");
+    // Every job has its own number, which takes no search where numbers ascend.
+    void check_numbers() const {
+        const std::span queue = c_.queue.job, running = c_.running.job;
+        const auto ascend = [](std::span<const JobId> jobs) {
+            return std::adjacent_find(jobs.begin(), jobs.end(), std::greater_equal<>()) == jobs.end();
+        };
+        if (ascend(queue) && ascend(running) && (queue.empty() || running.empty() || queue.back() < running.front()))
+            return;
+        std::unordered_map<JobId, std::string> known;
+        const auto know = [&](const char* table, std::span<const JobId> jobs) {
+            for (std::size_t i = 0; i < jobs.size(); ++i) {
+                const auto [other, fresh] = known.try_emplace(jobs[i], row_of(table, i));
+                if (!fresh)
+                    throw SnapshotError(row_of(table, i) + ", column job: " + text(jobs[i]) + " is also in " +
+                                        other->second + "; give every job its own number");
+            }
+        };
+        know("running", running);
+        know("queue", queue);
     }
 
     void add_running() {
@@ -76,7 +101,6 @@ private:
         const ClusterSpec& spec = made_.state.spec();
         made_.power = {std::vector<std::int32_t>(spec.node_count(), 0), {}, {}};
         for (std::size_t i = 0; i < r.job.size(); ++i) {
-            know(r.job[i], {"running", i});
             const std::int32_t number = demands_.number(r.needs.key(i));
             const Demand& demand = demands_[number];
             ActiveJob job{.job = r.job[i],
@@ -112,15 +136,14 @@ private:
 
     // The parts of a running job, if there is room for them beside the jobs before it.
     std::vector<Part> held_parts(std::size_t row, const Demand& demand) const {
-        const std::string here =
-            "running row " + text(static_cast<std::int64_t>(row)) + " (job " + text(c_.running.job[row]) + "): ";
+        const Entry here{"running", row, c_.running.job[row]};
         std::vector<Part> parts = c_.running.parts.of(row);
         check_parts(here, parts, demand);
         for (Part& part : parts) hold_one(here, part, demand);
         return parts;
     }
 
-    void check_parts(const std::string& here, std::span<const Part> parts, const Demand& demand) const {
+    void check_parts(const Entry& here, std::span<const Part> parts, const Demand& demand) const {
         const ClusterSpec& spec = made_.state.spec();
         std::int32_t gpus = 0, last = -1;
         for (const Part& part : parts) {
@@ -144,44 +167,45 @@ private:
                                 text(demand.nodes) + "; say how many nodes it has, or leave nodes 0");
     }
 
-    void hold_one(const std::string& here, Part& part, const Demand& demand) const {
+    void hold_one(const Entry& here, Part& part, const Demand& demand) const {
         const ClusterState& state = made_.state;
-        const std::string node = "node " + text(part.node);
-        const std::string remedy = "; check which jobs run on that node and how much each holds";
+        const auto node = [&] { return "node " + text(part.node); };
+        constexpr const char* remedy = "; check which jobs run on that node and how much each holds";
         const std::int32_t share = std::max(part.gpus, 1);
         if (demand.limited && (state.free_cpus(part.node) < demand.cpus_for(share) ||
                                state.free_memory(part.node) < demand.memory_for(share)))
             throw SnapshotError(
-                here + node +
+                here + node() +
                 " is over-committed: it lacks the CPUs or memory that the job holds beside the jobs before it" +
                 remedy);
         if (part.gpus == 0) return;
         if (!state.spec().track_gpus) {
             if (state.empty(part.node) < part.gpus)
-                throw SnapshotError(here + node + " is over-committed: the job holds " + text(part.gpus) +
+                throw SnapshotError(here + node() + " is over-committed: the job holds " + text(part.gpus) +
                                     " GPUs there, and the jobs before it leave " + text(state.empty(part.node)) +
                                     remedy);
             return;
         }
-        if (part.gpu_mask == 0) choose(here + node, part, demand, remedy);
+        if (part.gpu_mask == 0) choose(here, part, demand, remedy);
         if (std::popcount(part.gpu_mask) != part.gpus ||
             as_index(state.spec().size[as_index(part.node)]) < as_index(std::bit_width(part.gpu_mask)))
-            throw SnapshotError(here + "gpu_mask names " + text(std::popcount(part.gpu_mask)) + " GPUs of " + node +
+            throw SnapshotError(here + "gpu_mask names " + text(std::popcount(part.gpu_mask)) + " GPUs of " + node() +
                                 ", or such as it does not have; expected " + text(part.gpus) + " of its " +
                                 text(state.spec().size[as_index(part.node)]));
         for (std::uint64_t rest = part.gpu_mask; rest != 0; rest &= rest - 1)
             if (state.gpu_free(part.node, std::countr_zero(rest)) < demand.gpu_milli)
-                throw SnapshotError(here + "GPU " + text(std::countr_zero(rest)) + " of " + node +
+                throw SnapshotError(here + "GPU " + text(std::countr_zero(rest)) + " of " + node() +
                                     " is over-committed" + remedy);
     }
 
     // Which GPUs of the node it holds, if nobody says.
-    void choose(const std::string& where, Part& part, const Demand& demand, const std::string& remedy) const {
+    void choose(const Entry& here, Part& part, const Demand& demand, const char* remedy) const {
         const bool shared = demand.kind == DemandKind::shared;
         const std::int32_t gpu = shared ? made_.state.fullest_gpu(part.node, demand.gpu_milli) : -1;
         if (shared ? gpu < 0 : made_.state.empty(part.node) < part.gpus)
             throw SnapshotError(
-                where + " is over-committed: it has no room for the GPUs that the job holds beside the jobs before it" +
+                here + "node " + text(part.node) +
+                " is over-committed: it has no room for the GPUs that the job holds beside the jobs before it" +
                 remedy);
         part.gpu_mask = shared ? std::uint64_t{1} << gpu : made_.state.lowest_empty(part.node, part.gpus);
     }
@@ -206,7 +230,6 @@ private:
         const SnapshotColumns::Queue& q = c_.queue;
         made_.fair_factor.assign(q.fair_factor.begin(), q.fair_factor.end());  // each job has its own association
         for (std::size_t i = 0; i < q.job.size(); ++i) {
-            know(q.job[i], {"queue", i});
             made_.queue.push_back({.job = q.job[i],
                                    .submit_us = q.submit_us[i],
                                    .estimate_us = q.estimate_us[i],
@@ -228,17 +251,21 @@ private:
                   [](const QueuedJob& a, const QueuedJob& b) { return a.job < b.job; });
         for (std::size_t i = 1; i < made_.queue.size(); ++i)
             if (made_.queue[i].submit_us < made_.queue[i - 1].submit_us)
-                throw SnapshotError(known_.at(made_.queue[i].job).name() + ", column submit_s: job " +
+                throw SnapshotError(queue_row(made_.queue[i].job) + ", column submit_s: job " +
                                     text(made_.queue[i].job) + " was submitted before job " +
                                     text(made_.queue[i - 1].job) +
                                     "; number jobs in the order in which they were submitted: ties go by it");
     }
 
+    std::string queue_row(JobId job) const {
+        const auto found = std::find(c_.queue.job.begin(), c_.queue.job.end(), job);
+        return row_of("queue", as_index(found - c_.queue.job.begin()));
+    }
+
     void add_plan() {
         const SnapshotColumns::Plan& p = c_.plan;
         for (std::size_t i = 0; i < p.job.size(); ++i) {
-            const std::string here =
-                "reservations row " + text(static_cast<std::int64_t>(i)) + " (job " + text(p.job[i]) + "): ";
+            const Entry here{"reservations", i, p.job[i]};
             const auto job = std::lower_bound(made_.queue.begin(), made_.queue.end(), p.job[i],
                                               [](const QueuedJob& q, JobId id) { return q.job < id; });
             if (job == made_.queue.end() || job->job != p.job[i])
@@ -252,7 +279,6 @@ private:
     const SnapshotColumns& c_;
     DemandTable demands_;
     Snapshot made_;
-    std::unordered_map<JobId, Place> known_;
 };
 
 }  // namespace

@@ -79,6 +79,7 @@ struct SnapshotColumns {
     std::span<const std::int64_t> mix_jobs;
     std::span<const std::uint8_t> finished_early;  // by queue
     Time now_us = 0;
+    Time calculated_us = 0;
     std::uint64_t instant = 0;
     double origin_s = 0.0;
     Time epoch_us = 0;

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from differential.env_cases import EnvCase, env_case, reference_env_of
+from differential.priority_cases import priority_case
 from gpuyard import _core
 from gpuyard.config import SimulationConfig
 from gpuyard.env import SchedulingEnv
@@ -21,6 +22,8 @@ from reference.env.environment import ReferenceEnv
 
 FAST_SEEDS = range(200)
 SLOW_SEEDS = range(200, 12_000)
+FAST_PRIORITY_SEEDS = range(60)
+SLOW_PRIORITY_SEEDS = range(100, 3_100)
 STEPS = 400
 
 
@@ -84,7 +87,9 @@ def core_env_of(case: EnvCase) -> SchedulingEnv:
         warmup_jobs=settings.warmup,
         cooldown_jobs=settings.cooldown,
         invalid="noop" if settings.invalid == "noop" else "raise",
-        simulation=SimulationConfig(**{name: getattr(settings, name) for name in simulation}),
+        simulation=SimulationConfig(
+            **{name: getattr(settings, name) for name in simulation}, **settings.priorities
+        ),
         **{name: getattr(settings, name) for name in same},
     )
 
@@ -131,8 +136,8 @@ def choose(rng: random.Random, mask: Any, case: EnvCase, expert: Any, hosts: int
     return rng.choice([action for action, legal in enumerate(mask) if legal])
 
 
-def check(seed: int) -> None:
-    case = comparable(env_case(seed))
+def check(case: EnvCase) -> None:
+    seed, case = case.seed, comparable(case)
     reference, core = reference_env_of(case), core_env_of(case)
     reference.reset()
     if reference.is_over:  # other estimates than the case was drawn for may end it before its first state
@@ -157,11 +162,23 @@ def check(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", FAST_SEEDS)
 def test_environments_agree_with_the_reference_to_the_last_bit(seed: int) -> None:
-    check(seed)
+    check(env_case(seed))
+
+
+@pytest.mark.parametrize("seed", FAST_PRIORITY_SEEDS)
+def test_environments_go_by_slurms_priorities_as_the_reference_does(seed: int) -> None:
+    check(priority_case(seed))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(SLOW_SEEDS.start, SLOW_SEEDS.stop, 100))
 def test_environments_agree_with_the_reference_in_many_more_cases(first: int) -> None:
     for seed in range(first, first + 100):
-        check(seed)
+        check(env_case(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(SLOW_PRIORITY_SEEDS.start, SLOW_PRIORITY_SEEDS.stop, 100))
+def test_environments_go_by_slurms_priorities_in_many_more_cases(first: int) -> None:
+    for seed in range(first, first + 100):
+        check(priority_case(seed))

@@ -48,7 +48,7 @@ def rank_correlation(left: list[float], right: list[float]) -> float:
 
 
 def prove_shadow(
-    cluster: Served, count: int, user: str = "", runs_s: tuple[float, ...] = (0.5, 1, 2)
+    cluster: Served, count: int, user: str = "", runs_s: tuple[float, ...] = (0.3, 0.6, 1)
 ) -> dict[str, Any]:
     """Every job ends, nothing is written, and the report is whole; it is returned.
 
@@ -118,7 +118,7 @@ def prove_order(cluster: Served, count: int, nodes: int = 1) -> float:
     agent = cluster.start_agent(config, "active", "order", "sjf+easy")
     blockers = occupy(cluster)
     draw = random.Random(2)
-    asks = [Ask(8 * nodes, draw.randint(1, 400), 0.5, nodes) for _ in range(count)]
+    asks = [Ask(8 * nodes, draw.randint(1, 400), 0.1, nodes) for _ in range(count)]
     jobs = cluster.submit(asks)
     cluster.wait_queue(lambda queue: all(queue[job].priority >= RANKED_FROM for job in jobs))
     free(cluster, blockers)
@@ -143,13 +143,13 @@ def prove_order(cluster: Served, count: int, nodes: int = 1) -> float:
 
 def prove_start(cluster: Served, count: int) -> None:
     """Jobs run on exactly the nodes that were decided."""
-    config = cluster.settings("start", watchdog_s=60)
+    config = cluster.settings("start", watchdog_s=60, interval_s=0.5)
     cluster.hold_for("start", 60)
     agent = cluster.start_agent(config, "active", "start", "sjf+easy")
     draw = random.Random(3)
     shapes = [(1, 1), (1, 1), (2, 1), (3, 1), (4, 1), (8, 1), (2, 2), (8, 2), (16, 2)]
     asks = [
-        Ask(gpus, draw.randint(1, 60), draw.choice((0.5, 1.0)), nodes)
+        Ask(gpus, draw.randint(1, 60), draw.choice((0.1, 0.5)), nodes)
         for gpus, nodes in (draw.choice(shapes) for _ in range(count))
     ]
     jobs = cluster.submit(asks)

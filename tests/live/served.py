@@ -269,18 +269,28 @@ StartBox = Callable[[BoxSettings], contextlib.AbstractContextManager[SlurmBox]]
 
 
 @contextlib.contextmanager
-def served(keep: Path | None = None, start: StartBox | None = None) -> Iterator[Served]:
-    """16 nodes of 8 GPUs on loopback, with the submit script; nothing is left of it afterwards.
+def served(
+    keep: Path | None = None,
+    start: StartBox | None = None,
+    *,
+    nodes: int = NODES,
+    accounts: tuple[tuple[str, ...], ...] = (),
+) -> Iterator[Served]:
+    """Nodes of 8 GPUs on loopback, with the submit script; nothing is left of it afterwards.
 
     Args:
         keep: Where to copy logs, settings and journals; None: nowhere.
         start: Starts the Slurm; None: that of this machine.
+        nodes: How many.
+        accounts: Arguments of calls of sacctmgr; with any of them Slurm keeps accounts.
     """
     place = Path(tempfile.mkdtemp(prefix="served-", dir="/tmp"))  # sockets need short paths
     place.chmod(0o755)
     script = files("gpuyard.serve.slurm").joinpath("files", "job_submit.lua").read_text()
     settings = BoxSettings(
-        nodes=NODES,
+        nodes=nodes,
+        accounting=bool(accounts),
+        accounts=accounts,
         gpus_per_node=GPUS_PER_NODE,
         lines=(*LINES, f"JobCompLoc={place}/jobcomp.log"),
         files=(("job_submit.lua", script),),

@@ -16,7 +16,7 @@ from live.served import NODES, Ask, Queued, Served, served, wait_until
 
 pytestmark = [
     pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
-    pytest.mark.xdist_group("live"),
+    pytest.mark.xdist_group("live-agent"),
 ]
 
 Agent = subprocess.Popen[bytes]
@@ -56,7 +56,7 @@ def test_jobs_run_on_exactly_the_nodes_that_were_decided(cluster: Served) -> Non
 
 # --- an agent that dies, and one that is halted
 
-SILENCE_S = 10.0
+SILENCE_S = 6.0
 FEW = [Ask(8, limit) for limit in range(1, 11)]
 
 

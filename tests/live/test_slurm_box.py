@@ -33,7 +33,7 @@ def state(box: SlurmBox, job: int) -> str:
 
 def test_jobs_get_gpus_of_their_own_and_run_to_their_end(box: SlurmBox) -> None:
     two = [
-        box.submit("--gres=gpu:2", "--mem=100", "--nodelist=gn1", "--uid=games", run_s=2) for _ in range(2)
+        box.submit("--gres=gpu:2", "--mem=100", "--nodelist=gn1", "--uid=games", run_s=1) for _ in range(2)
     ]
     wait_until(lambda: all(state(box, job) == "RUNNING" for job in two))
     shown = [box.run("scontrol", "--details", "show", "job", str(job)) for job in two]

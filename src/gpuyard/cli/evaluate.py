@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from gpuyard.cli.inputs import (
     is_preset,
     need_cluster,
+    note_searches_without_result,
     open_console,
     open_trace,
     parse_settings,
@@ -130,6 +131,7 @@ def _on_windows(
     if evaluation.draws and is_preset(on):
         return compare(policies, on, cluster, simulation, progress=progress.update, **given)
     need_cluster(cluster, on)
+    note_searches_without_result(policies)
     jobs, machines, _ = open_trace(on, cluster)
     if why := why_chosen(simulation, jobs):
         print_note(why)

@@ -253,6 +253,15 @@ def print_note(text: str) -> None:
         print(f"note: {one_line(spelt(text, flag))}", file=sys.stderr)
 
 
+def note_searches_without_result(policies: Iterable[str]) -> None:
+    """Say which of these policies are searches that recommend nothing but what runs today."""
+    from gpuyard.simulation.find import found_nothing
+
+    for policy in policies:
+        if today := found_nothing(Path(policy)):
+            print_note(f"the search in {policy} recommends nothing: it stands for what runs today, {today}")
+
+
 def open_console(**options: Any) -> Console:
     """The console for results."""
     return output(**options)

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from gpuyard.cli.inputs import need_cluster, open_console, open_trace, print_json, print_note
+from gpuyard.cli.inputs import (
+    need_cluster,
+    note_searches_without_result,
+    open_console,
+    open_trace,
+    print_json,
+    print_note,
+)
 from gpuyard.cli.parameters import (
     SIMULATION,
     ClusterText,
@@ -24,6 +31,7 @@ from gpuyard.terminal.tables import (
     COMPARED,
     OF_CLASSES,
     OF_ONE_POLICY,
+    WITHOUT_GPUS,
     assumption_note,
     class_table,
     comparison_notes,
@@ -103,6 +111,7 @@ def simulate(
     if out is not None:
         _check_out(out)
     need_cluster(cluster, workload)
+    note_searches_without_result(policy or ())
     jobs, machines, report = open_trace(workload, cluster)
     if by is not None:
         _check_classes(jobs, by)
@@ -124,6 +133,8 @@ def simulate(
         return
     console = open_console()
     usual = tuple(COMPARED if len(runs) > 1 else OF_ONE_POLICY)
+    if not runs[0].result.cluster.total_gpus:
+        usual = tuple(WITHOUT_GPUS.get(name, name) for name in usual)
     cost = () if price is None or "energy_cost" in usual else ("energy_cost",)
     show_comparison(console, workload, runs, chosen or usual + cost)
     _show_calibration(console, runs)
@@ -200,7 +211,8 @@ def show_comparison(console: "Console", source: str, runs: "list[PolicyRun]", ch
     from gpuyard.metrics.catalogue import metrics
 
     shown = {name: metrics()[name] for name in chosen}
-    waits = _class_waits(runs) if len(runs) > 1 and tuple(chosen[: len(COMPARED)]) == COMPARED else []
+    is_usual = tuple(chosen[: len(COMPARED) - 1]) == COMPARED[:-1]
+    waits = _class_waits(runs) if len(runs) > 1 and is_usual else []
     alarms = [one for one in waits if one.losers]
     reference = reference_run(runs)
     far_from = reference.entry.label if alarms else ""

@@ -165,7 +165,8 @@ def _short(name: str) -> str:
 def with_labels(contenders: Sequence[Contender]) -> list[Contender]:
     """With labels that tell them apart: full names where two would share one, or placements differ."""
     labels = [contender.entry.label for contender in contenders]
-    differ = len({contender.entry.placement for contender in contenders}) > 1
+    placed = {one.entry.placement for one in contenders if one.entry.kind != "recorded"}
+    differ = len(placed) > 1
 
     def labelled(one: Contender) -> Contender:
         by_name = one.entry.kind == "heuristic" and not one.entry.rules

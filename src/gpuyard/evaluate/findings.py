@@ -14,6 +14,7 @@ from gpuyard.evaluate.comparison import TOLD_BESIDE, Comparison, Loser
 from gpuyard.evaluate.setting import UNFINISHED
 from gpuyard.policies.base import RECORDED
 from gpuyard.policies.grammar import DEFAULT_PLACEMENT
+from gpuyard.simulation.replays import REPLAYS
 
 Advice = Literal[
     "recommended",
@@ -47,6 +48,7 @@ Kind = Literal[
     "one-window",
     "weak",
     "overlap",
+    "replays",
     "placement",
     "noise",
     "seen",
@@ -117,6 +119,7 @@ def findings(comparison: Comparison) -> list[Finding]:
         *_unexplained(comparison),
         *(_verdicts(comparison, judged) if gives_advice else _who_is_best(comparison)),
         *(one for name in judged for one in _beside(comparison, name)),
+        *_replays(comparison, judged),
         *_rival(comparison, judged),
         *_hindsight(comparison),
         *_how_sure(comparison),
@@ -132,6 +135,13 @@ def findings(comparison: Comparison) -> list[Finding]:
         *_left_out(comparison),
         *_unfinished(comparison),
     ]
+
+
+def _replays(comparison: Comparison, judged: Sequence[str]) -> list[Finding]:
+    """How waits are counted of which limits are broken, as they differ from those of the one replay shown."""
+    broken = any(comparison.broken_limits(name) for name in judged)
+    is_recorded = comparison.reference == RECORDED
+    return [Finding("replays", (), {"replays": REPLAYS, "recorded": is_recorded})] if broken else []
 
 
 def calibrated(comparison: Comparison) -> list[Finding]:

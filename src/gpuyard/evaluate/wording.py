@@ -383,6 +383,13 @@ class _Words:
         these = self._these.capitalize()
         return f"{these} overlap; intervals are by a bootstrap over blocks of {block} of them."
 
+    def replays(self, found: Finding) -> str:
+        which = "the least" if found.numbers["recorded"] else "the median"
+        return (
+            f"Limits on waits count {which} of {found.numbers['replays']} replays with submits up to a "
+            "minute later, because waits in one replay are partly chance."
+        )
+
     def placement(self, found: Finding) -> str:
         return f"All policies place jobs by {found.numbers['placement']}."
 
@@ -460,6 +467,7 @@ _SENTENCES: Mapping[str, Callable[[_Words, Finding], str]] = {
     "one-window": _Words.one_window,
     "weak": _Words.weak,
     "overlap": _Words.overlap,
+    "replays": _Words.replays,
     "placement": _Words.placement,
     "noise": _Words.noise,
     "seen": _Words.seen,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,9 @@ UNKNOWN_RUN_S = 3600.0
 """A prediction from no finished jobs at all (docs/contract/simulator.md, section 19)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Column:
-    """One column.
+    """One column. Each is itself only: to compare and to hash all it says would cost time.
 
     Attributes:
         name: As people write it; times end in ``_s``.
@@ -42,12 +43,17 @@ class Column:
     per_part: bool = False
     optional: bool = False
 
-    @property
+    @cached_property
     def is_time(self) -> bool:
         """Whether it is a time in seconds, which the core counts in microseconds."""
         return self.name.endswith("_s") and self.dtype is np.int64 and self.name != "gpu_s"
 
-    @property
+    @cached_property
+    def is_count(self) -> bool:
+        """Whether it takes whole numbers only."""
+        return np.issubdtype(self.dtype, np.integer) and not self.is_time
+
+    @cached_property
     def core_name(self) -> str:
         """As the core calls it."""
         return f"{self.name.removesuffix('_s')}_us" if self.is_time else self.name
@@ -127,6 +133,7 @@ _BESIDE = {
 }
 """Columns that are more than a number."""
 _STATES = {"starting": 0, "running": 1, "stopping": 2}
+_DEFAULTS: dict[Column, Any] = {}
 
 
 class Table:
@@ -153,6 +160,7 @@ class Table:
             if column not in names:
                 raise InputError(f"table {name} has no column {column!r}; it has {', '.join(names)}")
         self.rows = self._count_rows() if rows is None else rows
+        self._plain: set[str] = set()
 
     def _count_rows(self) -> int:
         per_part = {column.name for column in self._known if column.per_part}
@@ -180,6 +188,7 @@ class Table:
     ) -> dict[str, NDArray[Any]]:
         """All columns as the core takes them, checked one by one."""
         made: dict[str, NDArray[Any]] = {}
+        self._plain = self._plain_columns()
         parts = self._add_offset(made) if "node_offset" in _BESIDE.get(self.name, ()) else 0
         for column in self._known:
             values = self._values(column, made, now_us, parts if column.per_part else self.rows)
@@ -223,7 +232,13 @@ class Table:
             return np.full(rows, now_us, np.int64)
         if isinstance(column.default, str):
             return made[next(known.core_name for known in self._known if known.name == column.default)]
-        return self._converted(column, np.full(rows, column.default))
+        return np.full(rows, self._default(column))
+
+    def _default(self, column: Column) -> Any:
+        """What rows have by default, as the core takes it: worked out once."""
+        if column not in _DEFAULTS:
+            _DEFAULTS[column] = self._checked(column, np.full(1, column.default))[0]
+        return _DEFAULTS[column]
 
     def _numeric(self, name: str, rows: int) -> NDArray[Any]:
         given = self.raw[name]
@@ -241,8 +256,18 @@ class Table:
             raise InputError(f"table {self.name}, column {name}: {len(values)} entries for {rows} rows")
         return values
 
+    def _plain_columns(self) -> set[str]:
+        """Columns of floats with which all is well, found in one go: a live cluster is asked every second."""
+        columns = [column for column in self._known if _is_floats(self.raw.get(column.name), self.rows)]
+        if not columns:
+            return set()
+        plain = _are_plain(columns, np.stack([self.raw[column.name] for column in columns]))
+        return {column.name for column, well in zip(columns, plain, strict=True) if well}
+
     def _converted(self, column: Column, values: NDArray[Any]) -> NDArray[Any]:
-        return _plainly(column, values) if _is_plain(column, values) else self._checked(column, values)
+        if column.name in self._plain or (values.dtype.kind != "f" and _are_plain([column], values[None])[0]):
+            return _plainly(column, values)
+        return self._checked(column, values)
 
     def _checked(self, column: Column, values: NDArray[Any]) -> NDArray[Any]:
         missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
@@ -254,7 +279,7 @@ class Table:
             (column.high, values > (column.high or 0)),
         ):
             bad = bad | (outside & ~missing if limit is not None else False)
-        if np.issubdtype(column.dtype, np.integer) and not column.is_time and values.dtype.kind == "f":
+        if column.is_count and values.dtype.kind == "f":
             bad = bad | (~missing & (values != np.floor(values)))
         if bad.any():
             row = int(np.argmax(bad))
@@ -370,16 +395,22 @@ class Table:
             )
 
 
-def _is_plain(column: Column, values: NDArray[Any]) -> bool:
-    """Whether all is well with a column, by few passes over it: live snapshots are made every second."""
-    if not len(values) or column.endless:
-        return False
-    low, high = values.min(), values.max()  # NaN if there is any
-    if not (np.isfinite(low) and np.isfinite(high)):
-        return False
-    inside = (column.low is None or low >= column.low) and (column.high is None or high <= column.high)
-    is_count = np.issubdtype(column.dtype, np.integer) and not column.is_time and values.dtype.kind == "f"
-    return bool(inside and not (is_count and (values != np.floor(values)).any()))
+def _is_floats(values: Any, rows: int) -> bool:
+    return isinstance(values, np.ndarray) and values.dtype == np.float64 and values.shape == (rows,)
+
+
+def _are_plain(columns: Sequence[Column], values: NDArray[Any]) -> list[bool]:
+    """Whether all is well with each column, one per row of values, by few passes over all."""
+    if not values.shape[1]:
+        return [False] * len(columns)
+    low, high = values.min(axis=1), values.max(axis=1)  # NaN if there is any
+    well = np.isfinite(low) & np.isfinite(high)
+    well &= low >= [-np.inf if column.low is None else column.low for column in columns]
+    well &= high <= [np.inf if column.high is None else column.high for column in columns]
+    if values.dtype.kind == "f":
+        well &= ~np.array([column.is_count for column in columns]) | (values == np.floor(values)).all(axis=1)
+    found: list[bool] = well.tolist()
+    return found
 
 
 def _plainly(column: Column, values: NDArray[Any]) -> NDArray[Any]:

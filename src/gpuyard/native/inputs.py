@@ -174,8 +174,13 @@ def _us(seconds: float) -> int:
 class Owners(Protocol):
     """Names of users and groups, in order of their numbers."""
 
-    users: list[str]
-    groups: list[str]
+    @property
+    def users(self) -> list[str]:
+        """Of users."""
+
+    @property
+    def groups(self) -> list[str]:
+        """Of groups."""
 
 
 def core_settings(config: SimulationConfig, cluster: Cluster, names: Owners | None) -> _core.Settings:

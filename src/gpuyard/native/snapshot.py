@@ -1,7 +1,6 @@
 """Snapshots from plain arrays and back: how a live cluster asks a policy (docs/contract/snapshot.md)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,30 +10,21 @@ from gpuyard import _core
 from gpuyard.cluster.model import Cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.errors import InputError
-from gpuyard.native.columns import FINISHED, GROUPS, MIX, NODES, QUEUE, RESERVATIONS, RUNNING, USERS, Table
+from gpuyard.native.checked import STATES, CheckedJobs, check_jobs
+from gpuyard.native.columns import FINISHED, GROUPS, MIX, NODES, RESERVATIONS, USERS, Table
 from gpuyard.native.inputs import core_settings
 from gpuyard.native.slurm import add_slurm_settings
 from gpuyard.policies.support import tells_watts
 from gpuyard.workload.core_columns import core_nodes
 
 Columns = Mapping[str, Any]
-STATES = ("starting", "running", "stopping")
-"""What a job that holds GPUs may be doing."""
-
-
-@dataclass
-class _Names:
-    """Users and groups by number. Without names all that counts is how many there are."""
-
-    users: list[str]
-    groups: list[str]
 
 
 def make_snapshot(
     cluster: Cluster,
     *,
     now_s: float,
-    queue: Columns,
+    queue: Columns | CheckedJobs,
     running: Columns | None = None,
     nodes: Columns | None = None,
     users: Columns | None = None,
@@ -50,6 +40,7 @@ def make_snapshot(
     finished_early: Sequence[str | None] = (),
     nodes_changed: bool = False,
     backfill_due: bool = True,
+    calculated_s: float | None = None,
     config: SimulationConfig | None = None,
 ) -> _core.Snapshot:
     """A snapshot of a cluster, as every policy's ``decide`` takes it.
@@ -60,7 +51,7 @@ def make_snapshot(
     Args:
         cluster: The cluster.
         now_s: The time now.
-        queue: Waiting jobs: ``job``, ``submit_s``, ``gpus`` and more.
+        queue: Waiting jobs: ``job``, ``submit_s``, ``gpus`` and more; or all jobs, checked before.
         running: Jobs that hold GPUs: ``job``, ``begin_s``, ``gpus``, where they run, and more.
         nodes: One row per node: which are down, promised to a job, idle or waking.
         users: One row per user: ``name`` and decayed ``usage``.
@@ -77,26 +68,27 @@ def make_snapshot(
             expected end.
         nodes_changed: Whether a node failed or was repaired now.
         backfill_due: Whether ``slurm`` makes a backfill pass now.
+        calculated_s: When priorities were last calculated, for order ``multifactor``; at the last multiple of
+            the setting ``priority_calc_s`` if None.
         config: Settings; the defaults if None.
 
     Raises:
         InputError: naming table, row and column of what is missing, out of range or contradicts other rows.
     """
     config = config or SimulationConfig()
-    waiting, held = Table("queue", QUEUE, queue), Table("running", RUNNING, running)
     user_table, group_table = Table("users", USERS, users), Table("groups", GROUPS, groups)
-    names = _Names(*(_names(table, waiting, held) for table in (user_table, group_table)))
     now_us = _one_time("now_s", now_s)
-    types = _TypeSets(cluster)
+    jobs = (
+        queue
+        if isinstance(queue, CheckedJobs)
+        else _checked(cluster, queue, running, user_table, group_table)
+    )
     tables: dict[str, Any] = {
-        table.name: table.columns(cluster, now_us, names.users, names.groups, types.number)
-        for table in (waiting, held)
-    }
-    _check_states(tables["running"])
-    tables |= {
+        "queue": jobs.queue,
+        "running": jobs.running,
         "nodes": Table("nodes", NODES, nodes, cluster.node_count).columns(now_us=now_us),
-        "users": _sized(user_table, len(names.users), now_us),
-        "groups": _sized(group_table, len(names.groups), now_us),
+        "users": _sized(user_table, len(jobs.users), now_us),
+        "groups": _sized(group_table, len(jobs.groups), now_us),
         "finished": Table("finished", FINISHED, finished).columns(),
         "mix": Table("mix", MIX, mix).columns(),
         "reservations": Table("reservations", RESERVATIONS, reservations).columns(),
@@ -116,10 +108,14 @@ def make_snapshot(
     tracked = bool(shared or "gpu_mask" in tables["running"])
     spec = core_nodes(cluster, with_watts=tells_watts(cluster), track_gpus=tracked)
     _check_named(config, user_table, group_table)
-    settings = core_settings(config, cluster, names)
+    settings = core_settings(config, cluster, jobs)
     add_slurm_settings(settings, config, cluster, None)
+    last_us = settings.multifactor.calculated_us(now_us)
+    tables["moment"]["calculated_us"] = (
+        last_us if calculated_s is None else _one_time("calculated_s", calculated_s)
+    )
     try:
-        return _core.make_snapshot(spec, settings, tables, types.sets)
+        return _core.make_snapshot(spec, settings, tables, jobs.types.sets)
     except _core.SnapshotError as error:
         raise InputError(str(error)) from None
 
@@ -157,6 +153,7 @@ def snapshot_arrays(snapshot: _core.Snapshot, cluster: Cluster) -> dict[str, Any
         "arrivals_s": moment["arrivals_us"] / 1e6,
         "nodes_changed": moment["nodes_changed"],
         "backfill_due": moment["backfill_due"],
+        "calculated_s": moment["calculated_us"] / 1e6,
         "finished_early": early,
     }
 
@@ -178,30 +175,20 @@ def _one_time(name: str, seconds: float) -> int:
         raise InputError(f"{name}: {seconds!r}; expected a number of seconds") from None
 
 
-class _TypeSets:
-    """Distinct lists of GPU types, as numbers of the cluster's."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.sets: list[list[int]] = []
-        self._known = {gpu_type.name: number for number, gpu_type in enumerate(cluster.gpu_types)}
-        self._numbers: dict[tuple[str, ...] | None, int] = {None: -1}
-
-    def number(self, names: Sequence[str] | None) -> int:
-        """Of a list, -1 for None; one without a type of the cluster fits nowhere."""
-        key = None if names is None else tuple(names)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.sets)
-            self.sets.append([self._known[name] for name in key or () if name in self._known] or [-1])
-        return self._numbers[key]
+def _checked(
+    cluster: Cluster, queue: Columns, running: Columns | None, users: Table, groups: Table
+) -> CheckedJobs:
+    user_names, group_names = (_names(table, queue, running or {}) for table in (users, groups))
+    return check_jobs(cluster, queue, running, user_names, group_names)
 
 
-def _names(table: Table, *jobs: Table) -> list[str]:
+def _names(table: Table, *jobs: Columns) -> list[str]:
     """Users or groups in order of number; made up where nobody has a name."""
     given = table.names()
     if given is not None:
         return given
     column = table.name.removesuffix("s")
-    found = [one.raw[column] for one in jobs if column in one.raw]
+    found = [one[column] for one in jobs if column in one]
     values = {value for some in found for value in np.asarray(some).tolist()}
     if any(isinstance(value, str) for value in values):
         return sorted(str(value) for value in values)
@@ -225,12 +212,6 @@ def _early(cluster: Cluster, owners: Sequence[str | None]) -> NDArray[np.uint8]:
             raise InputError(f"finished_early: {owner!r} owns no nodes of cluster {cluster.name}")
         flags[0 if owner is None else cluster.owners.index(owner) + 1] = 1
     return flags
-
-
-def _check_states(running: dict[str, NDArray[Any]]) -> None:
-    stopping = running["state"] == STATES.index("stopping")
-    for row in np.flatnonzero(stopping & (running["stop_us"] == _core.ENDLESS)):
-        raise InputError(f"running row {row}, column stop_s: missing for a job whose state is stopping")
 
 
 def _check_named(config: SimulationConfig, users: Table, groups: Table) -> None:

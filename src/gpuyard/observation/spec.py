@@ -95,7 +95,7 @@ class EnvModel:
         self.spec = self._core_spec(sampled, self.cluster)
         self._table = None
         if isinstance(source, WindowedJobs):
-            self._table = _core.EpisodeTable(sampled.cluster, sampled.jobs, self.spec)
+            self._table = _table_of(sampled, self.spec)
             kept = sampled.kept
             self._rows = (int(np.searchsorted(kept, source.begin)), int(np.searchsorted(kept, source.end)))
             if self._rows[1] - self._rows[0] < source.jobs:
@@ -174,7 +174,7 @@ class EnvModel:
         table = self._drawn.get(name)
         if table is None:
             inputs = self._prepare(*self.source.draw(name))
-            table = _core.EpisodeTable(inputs.cluster, inputs.jobs, self.spec)
+            table = _table_of(inputs, self.spec)
         if self.source.seeds is not None and name in self.source.seeds:
             self._drawn[name] = table
         warmup, cooldown = self.source.warmup, self.source.cooldown
@@ -236,6 +236,10 @@ class EnvModel:
     def actions(self) -> int:
         """Entries of the mask."""
         return self.spec.actions
+
+
+def _table_of(inputs: CoreInputs, spec: _core.EnvSpec) -> _core.EpisodeTable:
+    return _core.EpisodeTable(inputs.cluster, inputs.jobs, inputs.settings, spec)
 
 
 def core_spec(

@@ -15,6 +15,7 @@ from gpuyard.report.losers import far_losers
 from gpuyard.report.model import Answer, Standing, Tile
 from gpuyard.report.words import (
     ALARMED,
+    SIDE_METRICS,
     difference_words,
     interval,
     percent,
@@ -132,7 +133,7 @@ def answer_of_windows(
     said = (_doubt(comparison), _sureness(pair), _ties_text(ties), ahead, chosen, fitted)
     sure = " ".join(filter(None, said))
     is_asked = comparison.whole is not None and other.name == comparison.reference
-    asked = dict.fromkeys((metric, *ALARMED)) if is_asked else {}
+    asked = dict.fromkeys((metric, *SIDE_METRICS)) if is_asked else {}
     wholes = {name: found for name in asked if (found := comparison.in_whole(subject.name, name)) is not None}
     return Answer(sentence, sure, _figures(pair, metric, wholes), words)
 
@@ -335,14 +336,16 @@ def _figures(pair: Pair, metric: str, wholes: Mapping[str, Difference]) -> list[
 
 
 def _in_one_go(tile: Tile, wholes: Mapping[str, Difference]) -> Tile:
-    """Long waits as the whole part has them: a mean over windows of their longest waits hides them."""
-    metric = next((one for one in ALARMED if metric_label(one) == tile.name), "")
+    """A price as the whole part has it: a mean over windows hides the longest waits, and who waits then."""
+    metric = next((one for one in SIDE_METRICS if metric_label(one) == tile.name), "")
     if metric not in wholes:
         return tile
     whole = wholes[metric]
     own, theirs = (metric_text(metric, one) for one in (whole.own, whole.other))
     verdict: Verdict = "worse" if is_far_above(whole.own, whole.other) else "one run"
     remark = f"in one go, against {theirs}"
+    if metric not in ALARMED:
+        remark += f"; in windows {tile.change}"
     return replace(tile, value=own, remark=remark, change=percent(whole.ratio), verdict=verdict)
 
 

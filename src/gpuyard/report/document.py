@@ -114,7 +114,8 @@ def _who(report: Report) -> str:
     """Who gains and who loses most, of the policies that the answer is about."""
     if not report.other:
         return ""
-    said = f"under {report.label(report.subject)}, compared with {report.label(report.other)}"
+    where = "in windows, " if report.has_intervals else ""
+    said = f"{where}under {report.label(report.subject)}, compared with {report.label(report.other)}"
     return layout.who_table(extremes(report.classes, report.subject, report.other), said)
 
 

@@ -227,7 +227,8 @@ def _row(one: Standing, metrics: Sequence[str], report: Report, palette: Palette
     change = one.changes.get(report.metric)
     cells = [name]
     if report.has_intervals:
-        cells.append(f"<td>{_verdict(change, report.weak)}</td>")
+        broken = '<span class="remark worse">breaks limits on waits</span>' if one.breaks_limits else ""
+        cells.append(f"<td>{_verdict(change, report.weak)}{broken}</td>")
     if report.reference is not None and len(report.standings) > 1:
         cells.append(_change_cell(change))
     cells += [_value_cell(one, metric, report) for metric in metrics]

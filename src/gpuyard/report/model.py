@@ -24,6 +24,7 @@ class Standing:
         note: Anything to know about it.
         role: Why it is there: ``given``, ``recorded``, ``reference``, ``rival``, ``hindsight``,
             ``preempting``; empty if not known.
+        breaks_limits: Whether it breaks limits on waits in the whole part.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Standing:
     changes: Mapping[str, Difference] = field(default_factory=dict)
     note: str = ""
     role: str = ""
+    breaks_limits: bool = False
 
 
 @dataclass(frozen=True)

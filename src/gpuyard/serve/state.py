@@ -255,12 +255,13 @@ class ClusterState:
 
     def check(self) -> None:
         """Raise an InputError if jobs, nodes or partitions appear twice."""
-        for what, names in (
-            ("job", [job.id for job in self.jobs]),
-            ("node", [node.name for node in self.nodes]),
-            ("partition", [partition.name for partition in self.partitions]),
+        for what, rows, distinct in (
+            ("job", self.jobs, self.by_id),
+            ("node", self.nodes, self.node_by_name),
+            ("partition", self.partitions, {partition.name for partition in self.partitions}),
         ):
-            if len(set(names)) < len(names):
+            if len(distinct) < len(rows):
+                names = [row.id if isinstance(row, Job) else row.name for row in rows]
                 twice = next(name for name in names if names.count(name) > 1)
                 raise InputError(f"{self.source}: {what} {twice!r} is listed twice")
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuyard.config import AUTO, USUAL_CURRENT
 from gpuyard.errors import InputError
@@ -50,13 +50,27 @@ def find_policy(text: str) -> PolicySpec | ReplayingPolicy:
         raise
 
 
-def _found_by_search(run: Path) -> PolicySpec | None:
+def found_nothing(run: Path) -> str | None:
+    """What runs today, if this is a search that recommends nothing else; None for all other runs."""
+    summary = _summary(run)
+    return str(summary.get("policy")) if summary.get("chosen") == "current" else None
+
+
+def _found_by_search(run: Path) -> PolicySpec | ReplayingPolicy | None:
     """The policy that a search chose, if that has a name; None for other runs, and if it chose a rule."""
-    try:
-        policy = json.loads((run / SUMMARY).read_text(encoding="utf-8")).get("policy")
-    except (OSError, ValueError, AttributeError):
-        return None
+    policy = _summary(run).get("policy")
+    if policy == RECORDED:
+        return RecordedPolicy()
     return parse_rules(policy) if isinstance(policy, str) else None
+
+
+def _summary(run: Path) -> dict[str, Any]:
+    """What a search wrote about its result; empty for other runs."""
+    try:
+        summary = json.loads((run / SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return summary if isinstance(summary, dict) else {}
 
 
 def _learned(text: str) -> ReplayingPolicy:

@@ -67,7 +67,7 @@ class Watch:
 
     def see_starts(self, snapshot: _core.Snapshot, policy: _core.Policy, later: list[int]) -> None:
         """Whether jobs that came later and start now rank before this one, or are let past it."""
-        places = {job: place for place, job in enumerate(_core.ranked(snapshot, policy).tolist())}
+        places = {job: place for place, job in enumerate(_core.ranking(snapshot, policy)[0].tolist())}
         own = places.get(self.entry)
         for job in later:
             if own is not None and job in places:

@@ -35,7 +35,11 @@ LARGE, SMALL = 3, 2
 """Lines of a curve's picture, in the first row of curves and in the others."""
 MOST_HEURISTICS = 3
 FACTS = ("learning_rate", "kl", "clip_share", "gradient_norm", "explained_variance")
-STAGES = {"heuristics": "fixed heuristics", "grid": "grid of orders, backfilling and admission"}
+STAGES = {
+    "heuristics": "fixed heuristics",
+    "grid": "grid of orders, backfilling and admission",
+    "limits": "limits on waits",
+}
 GAP = 3
 LONGEST_NAME = 18
 NARROWEST_TABLE = 30
@@ -104,7 +108,8 @@ def _head(story: RunStory, width: int) -> _Block:
 def stage_text(record: Record) -> str:
     """How far a stage before the first update is, such as the grid of a search."""
     stage = STAGES.get(str(record.get("stage")), printable(record.get("stage")))
-    best = f", best so far {printable(record['best'])}" if record.get("best") else ""
+    about = "now" if record.get("stage") == "limits" else "best so far"
+    best = f", {about} {printable(record['best'])}" if record.get("best") else ""
     return f"{stage}: {record.get('done')} of {record.get('total')}{best}"
 
 

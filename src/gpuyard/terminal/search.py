@@ -89,7 +89,7 @@ def search_in_words(summary: Summary, directory: Path) -> list[str]:
         heuristic = judged["heuristic"]
         price = f" That one is not recommended: {_price(heuristic)}." if heuristic["broken"] else ""
         against = _against(summary, judged[chosen], "heuristic")
-        lines.append(f"It {against}.{price}")
+        lines.append(f"{policy} {against}.{price}")
     return [*lines, f"Train a network that starts from it: gpuyard train ppo --init-from {directory}"]
 
 

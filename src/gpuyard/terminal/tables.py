@@ -21,6 +21,8 @@ COMPARED = (
     "gpu_utilization",
 )
 """Metrics that are asked for first."""
+WITHOUT_GPUS = {"gpu_utilization": "cpu_utilization"}
+"""What is shown in their place of clusters that have no GPUs."""
 LEAST_MISSED = "mean_jct_s"
 """What gives way to the worst class in a narrow terminal."""
 OF_ONE_POLICY = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpuyard.cluster.model import Cluster
 from reference.simulator.simulator import (
@@ -79,6 +80,7 @@ class EnvSettings:
     noise_sigma: float = 1.0
     usage_half_life_s: float = 604800.0
     origin_s: float = 0.0
+    priorities: Mapping[str, Any] = field(default_factory=dict)  # more of the simulator's, for `multifactor`
 
     # Sizes of the spaces; None: those of the cluster.
     max_nodes: int | None = None  # hosts, and with tokens = nodes rows
@@ -96,6 +98,7 @@ class EnvSettings:
             locality_penalty=self.locality_penalty,
             usage_half_life_s=self.usage_half_life_s,
             origin_s=origin_s,
+            **self.priorities,
         )
 
 

@@ -34,6 +34,20 @@ def test_json_has_the_promised_shape(run: Run, jobs: Callable[..., Path]) -> Non
         assert re.fullmatch("[0-9a-f]{64}", result["schedule_hash"])
 
 
+def test_a_cluster_without_gpus_shows_the_use_of_its_cpus(
+    run: Run, tmp_path: Path, jobs: Callable[..., Path]
+) -> None:
+    (tmp_path / "cpus.toml").write_text('name = "hosts"\n[[nodes]]\ncount = 2\ngpus = 0\ncpus = 8\n')
+    path = jobs("submit_s,duration_s,gpus,cpus", "0,60,0,8", "0,60,0,4")
+    policies = ("--policy", "fifo", "--policy", "sjf+easy")
+    code, out, _ = run("simulate", path, "--cluster", str(tmp_path / "cpus.toml"), *policies)
+    assert code == 0
+    table = out.split("\n\n")[1]
+    assert "75.0 %" in table
+    assert "CPU" in table
+    assert "GPU" not in table
+
+
 def test_policies_are_compared_with_what_usually_runs_where_the_log_has_no_starts(run: Run) -> None:
     policies = ("--policy", "sjf/best-fit", "--policy", "wspt+easy/best-fit")
     _, out, _ = run("simulate", "demo", *policies, "--by", "gpus", "--json")

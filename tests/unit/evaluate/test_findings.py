@@ -94,6 +94,25 @@ def test_what_a_policy_that_breaks_limits_would_have_gained_is_said() -> None:
     assert replace(found, setting=replace(found.setting, guards={})).broken_limits("new") == []
 
 
+def test_how_waits_are_counted_is_said_where_limits_are_broken_and_only_there() -> None:
+    said = "Limits on waits count the median of 5 replays"
+    assert said in ANSWERS["limits"][0].summary()
+    assert said not in ANSWERS["recommended"][0].summary()
+
+
+def test_the_pages_table_marks_policies_that_break_limits() -> None:
+    breaking = {one.name: one.breaks_limits for one in evaluation_report(ANSWERS["limits"][0], []).standings}
+    assert breaking == {"now": False, "new": True}
+    assert not any(one.breaks_limits for one in evaluation_report(ANSWERS["recommended"][0], []).standings)
+
+
+def test_figures_of_the_page_are_of_the_whole_part_where_windows_say_the_opposite() -> None:
+    found = compared(0.6, {"mean_jct_s": 1800.0}, classes=STARVING)
+    tile = next(one for one in evaluation_report(found, []).answer.figures if one.name == "mean JCT")
+    assert (tile.value, tile.change, tile.verdict) == ("30 min", "+100.0 %", "worse")
+    assert tile.remark.startswith("in one go, against 15 min; in windows ")
+
+
 def test_a_policy_of_which_both_replays_disagree_leads_the_summary() -> None:
     values = {"now": BASE.tolist(), "good": (0.5 * BASE).tolist(), "odd": (0.9 * BASE).tolist()}
     rows = {"now": TODAY, "good": {**TODAY, "mean_bounded_slowdown": 1.5}}

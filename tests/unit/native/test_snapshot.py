@@ -47,6 +47,21 @@ def running(**columns: Any) -> dict[str, Any]:
     return {"running": RUNNING | columns}
 
 
+@pytest.mark.parametrize(
+    ("calculated_s", "now_s", "first"), [(None, 20.0, 6), (20.0, 20.0, 4), (None, -1.0, 4), (-500.0, -1.0, 6)]
+)
+def test_multifactor_stays_as_it_was_at_the_last_calculation(
+    calculated_s: float | None, now_s: float, first: int
+) -> None:
+    """Job 6 comes first until ages count; job 4 is older. None: at the last multiple of 300 s."""
+    config = SimulationConfig(age_weight=2e4, priority_weight=1.0, max_age_s=1e3, size_weight=0.0)
+    columns = {"submit_s": [1.0, 2.0, 2.0] if now_s > 0 else [-400.0, -2.0, -2.0], "priority": [1, 1, 12]}
+    made = snapshot(now_s=now_s, calculated_s=calculated_s, running={}, config=config, **queue(**columns))
+    assert find_policy("multifactor+greedy").decide(made).starts[0][0] == first
+    again = snapshot_arrays(made, CLUSTER)
+    assert again["calculated_s"] == (calculated_s if calculated_s is not None else now_s // 300.0 * 300.0)
+
+
 def test_a_snapshot_says_what_it_was_made_of() -> None:
     made = snapshot()
     assert made.now_s == 20.0

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
+from gpuyard.config import SimulationConfig
 from gpuyard.env import SchedulingEnv, SchedulingVectorEnv
 from gpuyard.errors import InputError
 from gpuyard.workload.generators import preset_workload
@@ -373,3 +374,24 @@ def test_metrics_are_those_of_the_windows_own_jobs() -> None:
     assert metrics["mean_wait_s"] == pytest.approx(waits.mean())
     assert metrics["max_wait_s"] == pytest.approx(waits.max())
     assert metrics["unfinished_jobs"] == 0
+
+
+# --- Users ---
+
+
+@pytest.mark.parametrize("order", ["fair-share", "multifactor"])
+def test_a_draw_goes_by_the_shares_of_its_own_users(order: str) -> None:
+    shares = {f"u{number}": 1.0 + number % 5 for number in range(0, 20, 2)}
+    simulation = SimulationConfig(user_shares=shares, priority_calc_s=60.0, estimates="exact")
+    same: dict[str, Any] = {"cluster": "1x8", "base_policy": f"{order}+greedy", "simulation": simulation}
+    drawn = SchedulingEnv("select-job", generator="poisson", jobs_per_episode=24, **same)
+    jobs, _ = drawn.model.source.draw(2)
+    whole = SchedulingEnv("select-job", workload=jobs, jobs_per_episode=24, **same)
+    seen, expected = drawn.reset(options={"episode": 2})[0], whole.reset(options={"episode": 0})[0]
+    ended = False
+    while not ended:
+        assert np.array_equal(seen["jobs"], expected["jobs"])
+        action = whole.expert_action(f"{order}+greedy")
+        assert drawn.expert_action(f"{order}+greedy") == action
+        expected, *_ = whole.step(action)
+        seen, _, ended, *_ = drawn.step(action)

@@ -53,6 +53,18 @@ def test_jobs_start_when_the_log_says_and_run_as_long():
     assert (result.notes, result.impossible, result.dropped.tolist()) == ((), None, [])
 
 
+def test_a_search_that_found_nothing_better_stands_for_what_was_recorded(tmp_path, capsys):
+    (tmp_path / "search.json").write_text(json.dumps({"chosen": "current", "policy": "recorded"}))
+    log, path = log_of(recorded_start_s=[5.0, 205.5, 105.0]), tmp_path / "jobs.parquet"
+    write_workload(log, path)
+    options = ("--cluster", "2x4", "--part", "all", "--windows", "1", "--jobs-per-window", "2", "--cold")
+    arguments = ["evaluate", str(tmp_path), "--on", str(path), *options]
+    app(arguments, exit_on_error=False, result_action="return_value")
+    captured = capsys.readouterr()
+    assert f"the search in {tmp_path} recommends nothing: it stands for what runs today" in captured.err
+    assert "recorded" in captured.out
+
+
 def test_speeds_and_estimates_change_nothing():
     log = log_of(recorded_start_s=[5.0, 105.0], estimate_s=[10.0, 10.0])
     config = SimulationConfig(estimates="requested", kill_at_estimate=True)

@@ -13,6 +13,7 @@ from gpuyard.runs.curves import Curve, by_importance, compared_text, curve_label
 from gpuyard.runs.progress import ProgressWriter
 from gpuyard.terminal.curves import draw_curve
 from gpuyard.terminal.live import TrainingView, WatchedProcess, follow
+from gpuyard.terminal.panel import stage_text
 from support.sample_runs import sample_records
 
 RECORDS = list(sample_records(60, stop=None))
@@ -194,6 +195,12 @@ def test_away_from_a_terminal_validations_and_the_end_are_told_at_once() -> None
     assert "the best so far" in told[0]
     assert "; sjf+easy 0.529" in told[0]
     assert lines[-1].startswith("stopped early")
+
+
+def test_a_policy_that_is_held_against_limits_is_not_called_the_best() -> None:
+    stage = {"done": 17, "total": 21, "best": "sjf+easy+age:86400"}
+    assert stage_text({"stage": "limits", **stage}) == "limits on waits: 17 of 21, now sjf+easy+age:86400"
+    assert stage_text({"stage": "grid", **stage}).endswith("17 of 21, best so far sjf+easy+age:86400")
 
 
 def test_lines_that_come_at_once_are_told_in_the_order_in_which_things_happened() -> None:

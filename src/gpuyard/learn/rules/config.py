@@ -74,9 +74,9 @@ class SearchConfig(GuardConfig):
     grows with its wait."""
     ages: tuple[Annotated[float, Field(gt=0, le=100)], ...] = (0.1, 0.2, 0.3, 0.45, 0.6, 0.8)
     """Ageing bounds that are tried, in longest waits of today: jobs that have waited so long go first."""
-    least_age: Annotated[float, Field(ge=0, le=100)] = 1.0
-    """The shortest of them, in 99th-percentile waits of today: a bound that a jam exceeds makes everyone old,
-    and what is left is first come, first served. 0: as short as ``ages`` says."""
+    least_age: Annotated[float, Field(ge=0, le=100)] = 0.5
+    """The shortest of them, in 99th-percentile waits of today: a bound far below the waits of a jam makes
+    everyone old, and what is left is first come, first served. 0: as short as ``ages`` says."""
     guard_share: Annotated[float, Field(gt=0, le=1)] = 0.6
     """Share of the limits on waits that may be used up on the jobs searched on."""
     guard_windows: Windows = 24

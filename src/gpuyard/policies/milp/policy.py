@@ -47,7 +47,7 @@ class MilpPolicy(Policy):
                 "nodes; use tier"
             )
         place_of = {int(job): place for place, job in enumerate(queue["job"])}
-        ranked = [int(job) for job in _core.ranked(snapshot, self._tier)]
+        ranked = [int(job) for job in _core.ranking(snapshot, self._tier)[0]]
         decision = _core.Decision()
         for number in np.unique(queue["queue"]):
             jobs = [job for job in ranked if queue["queue"][place_of[job]] == number]

@@ -215,7 +215,8 @@ def _standings(comparison: Comparison) -> list[Standing]:
         }
         entry = entries[name]
         told = (entry.label, entry.kind, values, changes, entry.note)
-        standings.append(Standing(name, *told, role=_role(comparison, entry)))
+        breaks = bool(comparison.broken_limits(name))
+        standings.append(Standing(name, *told, role=_role(comparison, entry), breaks_limits=breaks))
     return standings
 
 

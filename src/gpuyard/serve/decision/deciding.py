@@ -129,22 +129,21 @@ def ranked(live: LiveSnapshot, policy: Policy, starts: tuple[Planned, ...] = ())
     Raises:
         IllegalDecisionError: if a score is no number.
     """
-    rules = _ordering(policy)
-    native = rules.compile()
-    jobs = _core.ranked(live.snapshot, native).tolist()
+    jobs, scores = _core.ranking(live.snapshot, _ordering(policy).compile())
+    names = list(map(live.ids.__getitem__, jobs.tolist()))
     if policy.rules is None:
         first = [planned.job for planned in starts]
-        rest = [live.ids[job] for job in jobs if live.ids[job] not in set(first)]
-        return tuple(Ranked(job) for job in [*first, *rest])
-    numbers, values = _core.scores(live.snapshot, native)
-    if np.isnan(values).any():
-        job = live.ids[int(numbers[int(np.argmax(np.isnan(values)))])]
-        raise IllegalDecisionError(f"the score of job {job} is not a number", "nan")
-    # Infinite scores, of jobs without an estimate or beyond their ageing bound, are none.
-    known = [score if math.isfinite(score) else None for score in values.tolist()]
-    score = dict(zip(numbers.tolist(), known, strict=True))
-    ids = live.ids
-    return tuple([Ranked(ids[job], score[job]) for job in jobs])
+        started = set(first)
+        return tuple(Ranked(job) for job in [*first, *(job for job in names if job not in started)])
+    if np.isnan(scores).any():
+        raise IllegalDecisionError(
+            f"the score of job {names[int(np.argmax(np.isnan(scores)))]} is not a number", "nan"
+        )
+    known = scores.tolist()
+    if not np.isfinite(scores).all():
+        # Infinite scores, of jobs without an estimate or beyond their ageing bound, are none.
+        known = [score if math.isfinite(score) else None for score in known]
+    return tuple(map(Ranked._make, zip(names, known, strict=True)))
 
 
 def _ordering(policy: Policy) -> PolicySpec:

@@ -20,6 +20,7 @@ MEMORY_VERSION = 1
 _LN_2 = 0.6931471805599453
 _NEGLIGIBLE_GPU_S = 1e-9
 """Usage below this is forgotten once its user has no jobs."""
+_NOT_TEXT = ("previous", "updates")
 
 
 @dataclass
@@ -106,12 +107,14 @@ class Memory:
 
     previous: ClusterState | None = field(default=None, repr=False)
     """The last state; not part of the text."""
+    updates: int = field(default=0, repr=False, compare=False)
+    """States that this object has seen; not part of the text."""
 
     # --- as text
 
     def to_json(self) -> str:
-        """All of it but ``previous``; ``from_json`` reads it back, to the last bit."""
-        values = {name: value for name, value in self.__dict__.items() if name != "previous"}
+        """All of it but ``previous`` and ``updates``; ``from_json`` reads it back, to the last bit."""
+        values = {name: value for name, value in self.__dict__.items() if name not in _NOT_TEXT}
         values["users"] = {name: asdict(usage) for name, usage in self.users.items()}
         values["groups"] = {name: asdict(usage) for name, usage in self.groups.items()}
         values["in_flight"] = {job: asdict(one) for job, one in self.in_flight.items()}
@@ -182,6 +185,7 @@ class Memory:
         self._forget(state, half_life_s)
         self.instant = self.instant + 1 if state.instant is None else state.instant
         self.previous = state
+        self.updates += 1
         return tuple(happened)
 
     def _starts(self, fresh: list[Job], state: ClusterState) -> list[tuple[int, int, Job, int]]:

@@ -128,7 +128,7 @@ def test_a_running_job_cannot_be_started(choose: Any) -> None:
     at = state(running("1", Share("n1", 4, 4), ran_s=100.0), waiting("2", 2, waited_s=10.0))
 
     def start_it(snapshot: _core.Snapshot) -> Any:
-        waits = set(_core.ranked(snapshot, parse_policy("fifo").compile()).tolist())
+        waits = set(_core.ranking(snapshot, parse_policy("fifo").compile())[0].tolist())
         (runs,) = {0, 1} - waits
         return starting(runs, 1)(snapshot)
 

@@ -79,7 +79,7 @@ class StartsLast(Policy):
 
     def decide(self, snapshot: _core.Snapshot) -> _core.Decision:
         decision = _core.Decision()
-        last = _core.ranked(snapshot, parse_policy("lifo").compile()).tolist()[0]
+        last = _core.ranking(snapshot, parse_policy("lifo").compile())[0].tolist()[0]
         decision.start(last, [(0, 8)])
         return decision
 
