@@ -6,6 +6,7 @@ The same cells and outputs become examples/first-notebook.ipynb, for Jupyter. Ru
 import ast
 import json
 import re
+import textwrap
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ PAGE = Path(__file__).parent / "start" / "first-notebook.md"
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "first-notebook.ipynb"
 OUTPUT = "<!-- shown below the cell -->"
 END = "<!-- end -->"
+WIDTH = 100
 _CELL = re.compile(rf"```python\n(.*?)```\n(?:\n{OUTPUT}\n.*?\n{END}\n)?", re.DOTALL)
 
 
@@ -108,7 +110,7 @@ class _Reader(HTMLParser):
         elif tag in ("td", "th"):
             self._rows[-1].append(self._text.strip().replace("|", "\\|"))
         elif tag == "p":
-            self.blocks.append(self._text.strip())
+            self.blocks.append(textwrap.fill(self._text.strip(), WIDTH))
         elif tag == "table":
             head, *rest = self._rows
             lines = [head, ["---"] * len(head), *rest]

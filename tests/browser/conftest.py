@@ -123,7 +123,12 @@ def visit(browser: Any) -> Iterator[Any]:
         own = (server.base, "blob:")
 
         def note(message: Any) -> None:
-            expected = ("404" in message.text and "nothing" in path) or (refused and "400" in message.text)
+            # Browsers complain by themselves of what is not there, and of a server that a test has ended.
+            expected = (
+                server.closed
+                or ("404" in message.text and "nothing" in path)
+                or (refused and "400" in message.text)
+            )
             if message.type in ("error", "warning") and not expected:
                 complaints.append(f"console {message.type}: {message.text}")
 

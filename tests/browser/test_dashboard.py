@@ -78,7 +78,7 @@ def test_home_shows_what_was_found_and_what_is_damaged(visit: Open, server: Serv
     assert page.locator("#runs tbody tr").count() == 3
     assert "is not JSON" in page.locator("#runs").inner_text()
     assert "bounded slowdown" in page.locator("#results tbody").inner_text()
-    assert "shadow" in page.locator("#agents tbody").inner_text()
+    assert "sjf+easy" in page.locator("#agents tbody").inner_text()
     assert page.locator("script", has_text="alert").count() == 0
 
 
@@ -206,7 +206,8 @@ def test_why_a_job_waits_is_found_by_user_and_by_id(visit: Open, server: Server)
 
 def test_an_agent_is_followed_and_halted_behind_a_confirmation(visit: Open, tmp_path: Path) -> None:
     served = write_agent(tmp_path / "agent", rounds=30, ago_s=0.0, every_s=1.0)
-    server = Server(tmp_path)
+    server, leading = Server(tmp_path), served.signs.leadership()
+    leading.__enter__()
     try:
         page = visit(server, "/live")
         wait_for_text(page, "#head", "round 30")
@@ -236,6 +237,7 @@ def test_an_agent_is_followed_and_halted_behind_a_confirmation(visit: Open, tmp_
         assert not served.signs.halted
     finally:
         server.close()
+        leading.__exit__(None, None, None)
         served.close()
 
 

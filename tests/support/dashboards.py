@@ -10,6 +10,8 @@ from pathlib import Path
 class Server:
     """A dashboard in a process of its own."""
 
+    closed = False
+
     def __init__(self, *roots: Path) -> None:
         command = [sys.executable, "-c", "import sys; from gpuyard.cli import main; sys.exit(main())"]
         command += ["dashboard", "--no-open", "--json", *map(str, roots)]
@@ -24,6 +26,7 @@ class Server:
         self.base = self.url.partition("/?")[0]
 
     def close(self) -> None:
+        self.closed = True
         self._process.send_signal(signal.SIGINT)
         self._process.wait(10)
         assert self._process.stdout is not None

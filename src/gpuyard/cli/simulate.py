@@ -179,7 +179,7 @@ def replayed(
 
 
 def _check_out(directory: Path) -> None:
-    from gpuyard.evaluate.result_files import holds_results
+    from gpuyard.evaluate.results.files import holds_results
     from gpuyard.evaluate.storage import check_free
 
     try:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from gpuyard.errors import InputError
-from gpuyard.evaluate.result_files import DOCUMENT, OLD_EVALUATION, holds_results
+from gpuyard.evaluate.results.files import DOCUMENT, OLD_EVALUATION, holds_results
 from gpuyard.runs.directory import CONFIG, PROGRESS
 from gpuyard.serve.settings import ServeSettings
 

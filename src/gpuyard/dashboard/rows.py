@@ -12,7 +12,7 @@ from gpuyard.dashboard.live.brief import agent_facts
 from gpuyard.dashboard.training.facts import run_facts
 from gpuyard.dashboard.training.followed import FollowedRun
 from gpuyard.errors import InputError
-from gpuyard.evaluate.result_files import DOCUMENT
+from gpuyard.evaluate.results.files import DOCUMENT
 from gpuyard.runs.directory import CONFIG, PROGRESS, Run
 from gpuyard.runs.progress import STOP_REASONS
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from string import Template
 from typing import Any
@@ -11,6 +12,7 @@ from starlette.responses import HTMLResponse
 import gpuyard
 from gpuyard.dashboard.feeds import Feeds
 from gpuyard.dashboard.library import Library
+from gpuyard.dashboard.rows import HomeRows
 from gpuyard.dashboard.static_files import asset
 from gpuyard.report.frame import script_json
 
@@ -28,6 +30,11 @@ class Site:
     library: Library
     links: Mapping[str, str]
     feeds: Feeds = field(default_factory=Feeds)
+
+    @cached_property
+    def rows(self) -> HomeRows:
+        """What was found, in rows; all pages share what has been read for them."""
+        return HomeRows(self.library)
 
     def page(
         self,

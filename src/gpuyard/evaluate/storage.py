@@ -10,7 +10,7 @@ import polars as pl
 import gpuyard
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison, WholeReplay
-from gpuyard.evaluate.result_files import DOCUMENT, OLD_EVALUATION, holds_results
+from gpuyard.evaluate.results.files import DOCUMENT, OLD_EVALUATION, holds_results
 from gpuyard.evaluate.setting import Outline, PolicyEntry, Setting
 from gpuyard.evaluate.tables import CLASS_SCHEMA, JOB_COLUMNS
 from gpuyard.files import atomic_write, check_directory, parse_json

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuyard.errors import InputError
 from gpuyard.evaluate.comparison import Comparison
-from gpuyard.evaluate.result_files import DOCUMENT, holds_results
+from gpuyard.evaluate.results.files import DOCUMENT, holds_results
 from gpuyard.evaluate.storage import read_comparison
 from gpuyard.report.model import Report
 from gpuyard.report.pages.evaluation import evaluation_report, merge

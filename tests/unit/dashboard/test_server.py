@@ -67,6 +67,26 @@ def test_a_missing_extra_is_one_clear_line(
     )
 
 
+def test_the_browser_is_led_in_without_the_token_on_its_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[tuple[str, str, int]] = []
+
+    def note(address: str) -> None:
+        file = Path(address.removeprefix("file://"))
+        opened.append((address, file.read_text(), file.stat().st_mode & 0o777))
+
+    monkeypatch.setattr("webbrowser.open", note)
+    monkeypatch.setattr(Dashboard, "serve_until_stopped", lambda server: server.close())
+    assert main(["dashboard", str(tmp_path), "--json"]) == 0
+    url = json.loads(capsys.readouterr().out)["url"]
+    ((address, text, mode),) = opened
+    assert url.partition("token=")[2] not in address
+    assert f"url={url}" in text
+    assert mode == 0o600
+    assert not Path(address.removeprefix("file://")).exists()
+
+
 def started(*arguments: str) -> tuple[subprocess.Popen[str], str]:
     process = subprocess.Popen(
         [*COMMAND, "--no-open", "--json", *arguments],

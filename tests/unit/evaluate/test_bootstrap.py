@@ -119,9 +119,12 @@ def test_windows_resampled_one_by_one_would_be_far_too_sure(monkeypatch: pytest.
     assert coverage(block=1, overlap=8, count=64) <= 0.7
 
 
-@pytest.mark.parametrize(("freedom", "quantile"), [(4, 2.7764), (7, 2.3646), (39, 2.0227), (1e9, 1.95996)])
+@pytest.mark.parametrize(
+    ("freedom", "quantile"),
+    [(1, 12.706), (2, 4.3027), (4, 2.7764), (7, 2.3646), (39, 2.0227), (1e9, 1.95996)],
+)
 def test_the_quantiles_of_students_t_are_those_of_tables(freedom: float, quantile: float) -> None:
-    assert bootstrap._student_quantile(freedom) == pytest.approx(quantile, rel=4e-3)
+    assert bootstrap.student_quantile(freedom) == pytest.approx(quantile, rel=4e-3)
 
 
 def test_many_independent_windows_need_no_widening_and_few_or_overlapping_ones_do() -> None:

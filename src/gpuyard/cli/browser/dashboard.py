@@ -2,8 +2,12 @@
 
 import sys
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -50,6 +54,16 @@ def dashboard(
         open_console().print(f"The dashboard is at {server.url}", "Ctrl-C ends it.", sep="\n", soft_wrap=True)
     if not place.is_local:
         print_note("it is not encrypted: use it in a network that you trust, or behind a proxy with TLS")
-    if open and place.is_local:
-        webbrowser.open(server.url)
-    server.serve_until_stopped()
+    with _doorway(server.url) as door:
+        if open and place.is_local:
+            webbrowser.open(door.as_uri())
+        server.serve_until_stopped()
+
+
+@contextmanager
+def _doorway(url: str) -> Iterator[Path]:
+    """A file of this user's that leads to an address: on a command line, others would see the token."""
+    with NamedTemporaryFile("w", prefix="gpuyard-dashboard-", suffix=".html", encoding="utf-8") as file:
+        file.write(f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={escape(url)}">')
+        file.flush()
+        yield Path(file.name)

@@ -6,7 +6,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gpuyard.dashboard.rows import HomeRows
 from gpuyard.dashboard.site import Site
 from gpuyard.dashboard.static_files import asset
 
@@ -15,7 +14,7 @@ TITLE, PATH = "Home", "/"
 
 def routes(site: Site) -> Sequence[Route]:
     """The page and its stream of changes."""
-    rows = HomeRows(site.library)
+    rows = site.rows
 
     def show(_: Request) -> Response:
         return site.page("Home", asset("home.html"), path=PATH, script="home.js", data=rows.look()["home"])

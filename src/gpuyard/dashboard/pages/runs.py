@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gpuyard.dashboard.rows import HomeRows
 from gpuyard.dashboard.site import Site
 from gpuyard.dashboard.static_files import asset
 from gpuyard.dashboard.training.charts import settings_chart, training_chart_list
@@ -79,7 +78,7 @@ def _possible(followed: FollowedRun) -> list[str]:
 
 def routes(site: Site) -> Sequence[Route]:
     """The page, its stream of changes, and actions."""
-    rows = HomeRows(site.library)
+    rows = site.rows
 
     def show(request: Request) -> Response:
         if not request.query_params.getlist("run"):

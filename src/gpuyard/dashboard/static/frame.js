@@ -32,28 +32,37 @@ const connection = document.getElementById("connection");
 
 /**
  * Follow a stream of server-sent events. Handlers get the data of events by name; "trouble" and a lost connection
- * are told at the top of the page.
+ * are told at the top of the page. A page that nobody sees follows nothing: browsers hold few connections open.
  */
 export function follow(address, handlers) {
-  const stream = new EventSource(address);
-  let last = null;
+  let stream = null, last = null;
   const say = (text) => {
     connection.hidden = !text;
     connection.textContent = text;
   };
-  stream.onerror = () => say(last ? `Not connected to the server: this is how it stood at ${momentHere(last, true)}.` : "Not connected to the server.");
-  stream.addEventListener("trouble", (event) => {
-    const told = JSON.parse(event.data);
-    say(told ? `${told}. This page keeps what it last knew.` : "");
-  });
-  for (const [name, take] of Object.entries(handlers)) {
-    stream.addEventListener(name, (event) => {
-      last = Date.now() / 1000;
-      take(JSON.parse(event.data));
+  const open = () => {
+    if (stream) return;
+    stream = new EventSource(address);
+    stream.onerror = () => say(last ? `Not connected to the server: this is how it stood at ${momentHere(last, true)}.` : "Not connected to the server.");
+    stream.addEventListener("trouble", (event) => {
+      const told = JSON.parse(event.data);
+      say(told ? `${told}. This page keeps what it last knew.` : "");
     });
-  }
-  addEventListener("pagehide", () => stream.close());
-  return stream;
+    for (const [name, take] of Object.entries(handlers)) {
+      stream.addEventListener(name, (event) => {
+        last = Date.now() / 1000;
+        take(JSON.parse(event.data));
+      });
+    }
+  };
+  const close = () => {
+    stream?.close();
+    stream = null;
+  };
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  addEventListener("pagehide", close);
+  addEventListener("pageshow", () => { if (!document.hidden) open(); });
+  if (!document.hidden) open();
 }
 
 /** Ask the server to change something; the answer, or an error with what it said. */

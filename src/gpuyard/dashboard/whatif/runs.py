@@ -17,7 +17,7 @@ from gpuyard.dashboard.whatif.question import BUILT_IN, Question, base_cluster, 
 from gpuyard.dashboard.whatif.work import PROGRESS, TASK
 from gpuyard.errors import InputError
 from gpuyard.evaluate.replay import NONE
-from gpuyard.evaluate.result_files import holds_results
+from gpuyard.evaluate.results.files import holds_results
 from gpuyard.files import atomic_write
 
 FOLDER = "what-if"

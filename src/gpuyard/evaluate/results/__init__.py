@@ -1,0 +1,1 @@
+"""What is known of directories of results before they are read; loads nothing heavy."""
