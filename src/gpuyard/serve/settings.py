@@ -15,6 +15,30 @@ Seconds = Annotated[float, Field(gt=0, le=1e9)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
+class KubernetesSettings(BaseModel):
+    """How the agent of a Kubernetes cluster reaches it and lets pods start."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    lever: Literal["gates", "binding", "extender", "kueue"] = "gates"
+    """gates opens scheduling gates; binding is a scheduler of its own; extender answers kube-scheduler; kueue
+    admits workloads."""
+    kubeconfig: Path | None = None
+    """Not given: the pod that the agent runs in, then $KUBECONFIG, then ~/.kube/config."""
+    namespace: str = "gpuyard"
+    """Namespace of the Lease by which agents agree who leads."""
+    lease: str = "gpuyard"
+    """Name of that Lease. The watchdog takes an agent that does not renew it for dead."""
+    lease_s: Annotated[int, Field(ge=3, le=3600)] = 15
+    """Another agent takes the lead when the Lease was not renewed for this long, s."""
+    admission_check: str = "gpuyard"
+    """Name of the AdmissionCheck of Kueue that the agent answers."""
+    tls_cert: Path | None = None
+    """Certificate for the TCP address; API servers call webhooks by HTTPS only."""
+    tls_key: Path | None = None
+    """Its key."""
+
+
 class ServeSettings(BaseModel):
     """How a policy serves a live cluster."""
 
@@ -95,6 +119,8 @@ class ServeSettings(BaseModel):
     rest_user: str | None = None
     """User name that goes with the JWT; None: the one that the agent runs as."""
 
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    """Settings of gpuyard serve kubernetes."""
     simulation: SimulationConfig = SimulationConfig()
     """Settings that policies share with simulations: shares, half-life, quotas, weights."""
 
