@@ -1,0 +1,135 @@
+"""Every adapter passes the same tests: the simulated cluster, and Slurm before commands that play it."""
+
+import contextlib
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fault.fake_slurm import FakeSlurm, answer
+from gpuyard.cluster.hostlists import expanded_nodes
+from gpuyard.cluster.model import parse_cluster
+from gpuyard.config import SimulationConfig
+from gpuyard.policies.base import as_policy
+from gpuyard.policies.grammar import parse_policy
+from gpuyard.serve.adapter import Adapter
+from gpuyard.serve.settings import ServeSettings
+from gpuyard.serve.simulated import SimulatedCluster
+from gpuyard.serve.slurm.adapter import SlurmAdapter
+from gpuyard.serve.slurm.commands import Commands
+from gpuyard.testing import AdapterConformance, SchedulerDouble
+from gpuyard.workload import make_workload
+
+TIMEOUT_S = 1.5
+
+
+class ListsAtOnce(Commands):
+    """Asks for lists in this process, because a process for each takes most of the time of these tests."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(TIMEOUT_S, {"PATH": f"{place}:{os.environ.get('PATH', '/usr/bin:/bin')}"})
+        self._place = place
+
+    def _run(self, command: tuple[str, ...]) -> bytes:
+        writes = command[0] == "scontrol" and "show" not in command
+        if writes or (self._place / "fault").read_text() in ("hang", "down"):
+            return super()._run(command)
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            answer(self._place, command[0], list(command[1:]))
+        return said.getvalue().encode()
+
+
+class SimulatedDouble(SchedulerDouble):
+    """The simulator: nothing is held, nothing fails, and every observation is a decision point."""
+
+    faults = frozenset()
+    can = frozenset({"run"})
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(place)
+        self._gpus: list[int] = []
+        self._made: SimulatedCluster | None = None
+
+    def adapter(self) -> Adapter:
+        if self._made is None:
+            count = len(self._gpus)
+            # One more that comes while the others run: a simulation without arrivals leaps to the first end.
+            frame = pl.DataFrame(
+                {
+                    "submit_s": [0.0] * count + [1.0],
+                    "duration_s": [100.0] * (count + 1),
+                    "gpus": [*self._gpus, 1],
+                }
+            )
+            policy = as_policy(parse_policy("fifo+easy"))
+            cluster = parse_cluster("2x4")
+            self._made = SimulatedCluster(make_workload(frame), cluster, policy, SimulationConfig())
+        return self._made
+
+    def submit(self, gpus: int = 1, name: str = "job", held: str = "agent") -> str:
+        self._gpus.append(gpus)
+        return str(len(self._gpus) - 1)
+
+    def run(self) -> None:
+        """The next observation does it."""
+
+    def is_held(self, job: str) -> bool:
+        return False
+
+    def nodes_of(self, job: str) -> frozenset[str]:
+        assert self._made is not None
+        state = self._made.observe()
+        return frozenset(share.node for share in state.by_id[job].shares)
+
+    def account(self) -> Any:
+        return list(self._gpus)
+
+
+class SlurmDouble(SchedulerDouble):
+    """Commands that answer as Slurm 22.05 does."""
+
+    can = frozenset({"hold", "order", "vanish", "clock"})
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(place)
+        self._fake = FakeSlurm(place, jobs=0, full=False)
+
+    def adapter(self) -> Adapter:
+        return SlurmAdapter(ServeSettings(), ListsAtOnce(self.place))
+
+    def submit(self, gpus: int = 1, name: str = "job", held: str = "agent") -> str:
+        return str(self._fake.submit(gpus, name, held))
+
+    def vanish(self, job: str) -> None:
+        self._fake.cancel(int(job))
+
+    def clock(self, seconds: float) -> None:
+        self._fake.clock(seconds)
+
+    def fault(self, name: str) -> None:
+        self._fake.fault(name)
+
+    def is_held(self, job: str) -> bool:
+        return int(job) in self._fake.held()
+
+    def nodes_of(self, job: str) -> frozenset[str]:
+        found = self._fake.jobs().get(int(job), {})
+        return frozenset(expanded_nodes(found.get("required_nodes", "")) or ())
+
+    def order(self) -> list[str]:
+        free = [job for job in self._fake.jobs().values() if job["priority"]]
+        return [str(job["job_id"]) for job in sorted(free, key=lambda job: -job["priority"])]
+
+    def account(self) -> Any:
+        return self._fake.jobs()
+
+
+class TestSimulated(AdapterConformance):
+    double_type = SimulatedDouble
+
+
+class TestSlurm(AdapterConformance):
+    double_type = SlurmDouble
