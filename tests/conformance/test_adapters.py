@@ -1,4 +1,4 @@
-"""Every adapter passes the same tests: the simulated cluster, and Slurm before commands that play it."""
+"""Every adapter passes the same tests: the simulated cluster, and Slurm and LSF played by commands."""
 
 import contextlib
 import io
@@ -9,12 +9,15 @@ from typing import Any
 import polars as pl
 
 from fault.fake_slurm import FakeSlurm, answer
+from fault.lsf_double import CommandError, LsfDouble
 from gpuyard.cluster.hostlists import expanded_nodes
 from gpuyard.cluster.model import parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.policies.base import as_policy
 from gpuyard.policies.grammar import parse_policy
-from gpuyard.serve.adapter import Adapter
+from gpuyard.serve.adapter import Adapter, AdapterError
+from gpuyard.serve.lsf.adapter import LsfAdapter
+from gpuyard.serve.lsf.commands import Commands as LsfCommands
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.simulated import SimulatedCluster
 from gpuyard.serve.slurm.adapter import SlurmAdapter
@@ -125,6 +128,71 @@ class SlurmDouble(SchedulerDouble):
 
     def account(self) -> Any:
         return self._fake.jobs()
+
+
+class LsfListsAtOnce(LsfCommands):
+    """Runs commands in this process, but for hangs and for jobs with names that a shell would act on."""
+
+    def __init__(self, lsf: LsfDouble) -> None:
+        super().__init__(TIMEOUT_S, {"PATH": f"{lsf.place}:{os.environ.get('PATH', '/usr/bin:/bin')}"})
+        self._lsf, self.nasty = lsf, False
+
+    def _run(self, command: tuple[str, ...]) -> bytes:
+        if self.nasty or self._lsf.setting("fault") in ("hang", "down"):
+            return super()._run(command)
+        try:
+            return self._lsf.answer(command[0], list(command[1:])).encode()
+        except CommandError as error:
+            raise AdapterError(str(error)) from None
+
+
+class LsfSite(SchedulerDouble):
+    """Commands that answer as LSF 10.1 documents it."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(place)
+        self._lsf = LsfDouble(place)
+        self._nasty = False
+
+    def adapter(self) -> Adapter:
+        commands = LsfListsAtOnce(self._lsf)
+        commands.nasty = self._nasty
+        return LsfAdapter(ServeSettings(), commands)
+
+    def submit(self, gpus: int = 1, name: str = "job", held: str = "agent") -> str:
+        self._nasty |= name != "job"
+        state = "PSUSP" if held else "PEND"
+        description = "gpuyard:held" if held == "agent" else ""
+        return str(self._lsf.submit(gpus=gpus, name=name, state=state, description=description))
+
+    def vanish(self, job: str) -> None:
+        self._lsf.forget(int(job))
+
+    def run(self) -> None:
+        self._lsf.tick()
+
+    def clock(self, seconds: float) -> None:
+        self._lsf.set(ahead_s=seconds)
+
+    def fault(self, name: str) -> None:
+        self._lsf.set(fault=name)
+
+    def is_held(self, job: str) -> bool:
+        return self._lsf.jobs().get(int(job), {}).get("state") == "PSUSP"
+
+    def nodes_of(self, job: str) -> frozenset[str]:
+        found = self._lsf.jobs()[int(job)]
+        return frozenset((found["on_hosts"] or found["hosts"]).split())
+
+    def order(self) -> list[str]:
+        return [str(number) for number, job in self._lsf.jobs().items() if job["state"] == "PEND"]
+
+    def account(self) -> Any:
+        return self._lsf.jobs()
+
+
+class TestLsf(AdapterConformance):
+    double_type = LsfSite
 
 
 class TestSimulated(AdapterConformance):

@@ -89,6 +89,7 @@ class FaultTests(AdapterCase):
         agent = self.agent(self.double.adapter(), interval_s=0.1)
         for jump_s in (0.0, -7200.0, 14400.0):
             self.double.clock(jump_s)
+            jobs.append(self.double.submit())
             record = agent.round()
             assert record is not None, agent.errors
             assert record.cause == "", record.words

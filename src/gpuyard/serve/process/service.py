@@ -134,6 +134,7 @@ class Service:
         journal = stack.enter_context(_open_journal(settings))
         policy, fallback = find_served(settings.policy), parse_rules(settings.fallback)
         adapter = self._make_adapter(settings)
+        signs.remember(adapter.name)
         model = model_hash(settings.policy)
         metrics = Metrics(gpuyard.__version__, model)
         cluster = None if settings.cluster is None else known_cluster(settings.cluster, adapter.observe())
