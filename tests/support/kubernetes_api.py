@@ -230,12 +230,18 @@ def _handler(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                     raise ApiError(401, "Unauthorized")
                 if fault in ("429", "500"):
                     raise ApiError(int(fault), "try again later")
+                if query.get("watch") and fault in ("hang", "garbage", "partial"):
+                    self.nonsense(fault, {"type": "BOOKMARK"})
+                    return
                 if query.get("watch"):
                     self.watch(parts.path, query, fault)
                     return
                 code, found = self.answer(parts.path, query, body)
                 if fault == "cut-after":
                     raise ConnectionError
+                if fault in ("hang", "garbage", "partial"):
+                    self.nonsense(fault, found)
+                    return
             except ApiError as error:
                 code, found = error.code, {"kind": "Status", "code": error.code, "message": error.message}
             except ConnectionError:
@@ -245,6 +251,18 @@ def _handler(api: FakeApi) -> type[BaseHTTPRequestHandler]:
             if self.command != "GET":
                 api.log.append((self.command, parts.path, code))
             self.send(code, found)
+
+        def nonsense(self, fault: str, found: Object) -> None:
+            text = b"<html>" if fault == "garbage" else json.dumps(found).encode()
+            if fault == "hang":
+                time.sleep(5.0)
+            else:
+                kind = "HTTP/1.1 200 X\r\nContent-Type: application/json\r\n"
+                head = f"{kind}Content-Length: {len(text)}\r\n\r\n"
+                self.wfile.write(head.encode() + (text if fault == "garbage" else text[: len(text) // 2]))
+                self.wfile.flush()
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
 
         def send(self, code: int, found: Object) -> None:
             text = json.dumps(found).encode()

@@ -11,6 +11,7 @@ from gpuyard.files import read_toml
 
 Mode = Literal["shadow", "advise", "canary", "active"]
 Control = Literal["order", "start"]
+Scheduler = Literal["slurm", "lsf", "kubernetes", "http"]
 Seconds = Annotated[float, Field(gt=0, le=1e9)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 
@@ -44,6 +45,8 @@ class ServeSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    scheduler: Scheduler = "slurm"
+    """Whose cluster it is, for halt, release and the watchdog; gpuyard serve slurm and lsf set it."""
     policy: str = "fifo+easy"
     """The policy: a name, a policy file, a run directory or a model."""
     mode: Mode = "shadow"
@@ -118,6 +121,8 @@ class ServeSettings(BaseModel):
     """File whose first line is the JWT for slurmrestd."""
     rest_user: str | None = None
     """User name that goes with the JWT; None: the one that the agent runs as."""
+    lsf_start: Literal["bmod", "brun"] = "bmod"
+    """How LSF starts a job: bmod names hosts and LSF's limits stay in force; brun starts it past them."""
 
     kubernetes: KubernetesSettings = KubernetesSettings()
     """Settings of gpuyard serve kubernetes."""

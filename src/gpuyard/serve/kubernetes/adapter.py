@@ -13,7 +13,7 @@ from gpuyard.serve.kubernetes.connection import find_connection
 from gpuyard.serve.kubernetes.places import HOSTNAME, read_node
 from gpuyard.serve.kubernetes.pods import Pod, read_pod
 from gpuyard.serve.kubernetes.releases import Releases
-from gpuyard.serve.kubernetes.scene import Scene, make_scene
+from gpuyard.serve.kubernetes.scene import Scene, SceneKeeper, make_scene
 from gpuyard.serve.kubernetes.watching import Watched
 from gpuyard.serve.settings import ServeSettings
 from gpuyard.serve.state import ClusterState
@@ -45,6 +45,7 @@ class KubernetesAdapter:
         self.releases = Releases(self.api, self._lever, self._hostname)
         self._source = ""
         self._scene: Scene | None = None
+        self._keeper = SceneKeeper(self._lever)
         self._begin = threading.Lock()
         self.may_act = True
         """Whether this agent leads; one that does not changes nothing."""
@@ -62,20 +63,23 @@ class KubernetesAdapter:
             InputError: if it is too old.
         """
         with self._begin:
-            if self._source:
-                return
-            version = self.api.get("/version")
-            found = _version(str(version.get("major", "")), str(version.get("minor", "")))
-            if self._lever == "gates" and found < _FIRST_WITH_GATES:
-                raise InputError(
-                    f"this is Kubernetes {found[0]}.{found[1]}, which drops scheduling gates silently; "
-                    f"use 1.27 or later, or {setting('kubernetes.lever', 'binding')}"
-                )
-            for watched in self._watched:
-                watched.start()
-            self._source = f"kubernetes {version.get('gitVersion', '')}"
+            if not self._source:
+                self._source = self._checked()
+                for watched in self._watched:
+                    watched.start()
         for watched in self._watched:
             watched.wait(self._settings.command_timeout_s)
+
+    def _checked(self) -> str:
+        """What the server is, if it can be served."""
+        version = self.api.get("/version")
+        major, minor = _version(str(version.get("major", "")), str(version.get("minor", "")))
+        if self._lever == "gates" and (major, minor) < _FIRST_WITH_GATES:
+            raise InputError(
+                f"this is Kubernetes {major}.{minor}, which drops scheduling gates silently; use 1.27 or "
+                f"later, or {setting('kubernetes.lever', 'binding')}"
+            )
+        return f"kubernetes {version.get('gitVersion', '')}"
 
     def close(self) -> None:
         """End the watches."""
@@ -106,7 +110,7 @@ class KubernetesAdapter:
         scene = self._scene = self.scene()
         if scene.partial and self._settings.acts and self.may_act:
             self._follow(scene.partial)
-        return scene.state
+        return scene.state.at(time.time())
 
     def apply(self, actions: Sequence[Action]) -> list[Outcome]:
         """Try each action, in this order."""
@@ -129,8 +133,11 @@ class KubernetesAdapter:
         if pods is None:
             raise AdapterError(f"{action.job} does not wait", "missing")
         if isinstance(action, Start):
+            known = {} if self._scene is None else self._scene.state.node_by_name
             if action.stop:
                 raise AdapterError("pods are never stopped", "refused")
+            if not known.keys() >= set(action.nodes):
+                raise AdapterError(f"some of {', '.join(action.nodes)} are no nodes", "refused")
             self.releases.start(pods, places_of(pods, action), action.decision)
         elif isinstance(action, GiveBack):
             self._give_back(pods)
@@ -190,7 +197,7 @@ def outcome_of(action: Action, problem: AdapterError | None, seconds: float) -> 
     if problem is None:
         return Outcome(action, seconds=seconds)
     # One that changed meanwhile does not wait any more, or waits for the next round.
-    code = "missing" if problem.code in ("changed", "conflict") else problem.code
+    code = {"changed": "missing", "conflict": "missing", "gone": "exit"}.get(problem.code, problem.code)
     return Outcome(action, str(problem) or "no words", code, seconds)
 
 

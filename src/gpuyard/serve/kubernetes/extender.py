@@ -13,7 +13,6 @@ from typing import Any
 from gpuyard.policies.base import Policy
 from gpuyard.serve.adapter import AdapterError
 from gpuyard.serve.decision.deciding import IllegalDecisionError, decide_live, encoder_for
-from gpuyard.serve.decision.guard import guard_starts
 from gpuyard.serve.decision.memory import Memory
 from gpuyard.serve.decision.room import Room
 from gpuyard.serve.kubernetes.api import Object
@@ -53,8 +52,9 @@ class Extender:
         self._settings = settings.model_copy(update={"mode": "active", "control": "start"})
         self._acts = settings.acts
         self._encoder = encoder_for(policy, self._settings)
-        self._memory = Memory(zero_s=0.0)
+        self._memory = Memory(zero_s=0.0, instant=0)
         self._lock = threading.Lock()
+        self._rooms: tuple[ClusterState | None, Room | None] = (None, None)
 
     def routes(self) -> Routes:
         """Addresses of the extender and of the webhook."""
@@ -70,8 +70,8 @@ class Extender:
         pod, names = _pod_and_names(asked)
         if pod.why or not self._acts:
             return _filtered(asked, names, {})
-        state = self._state(asked)
-        room, job = Room(state, self._memory), _job(pod, state)
+        state = self._state()
+        room, job = self._room(state), _job(pod, state)
         failed = {}
         for name in names:
             node = state.node_by_name.get(name)
@@ -82,7 +82,7 @@ class Extender:
     def prioritize(self, asked: Object) -> list[Object]:
         """The best score for the node that the policy chooses, none for the others."""
         pod, names = _pod_and_names(asked)
-        best = "" if pod.why or not self._acts or not names else self._choose(pod, names, self._state(asked))
+        best = "" if pod.why or not self._acts or not names else self._choose(pod, names, self._state())
         return [{"Host": name, "Score": BEST if name == best else 0} for name in names]
 
     def bind(self, asked: Object) -> Object:
@@ -100,15 +100,23 @@ class Extender:
             pod = next((one for pods in scene.unbound.values() for one in pods if one.uid == uid), None)
             if pod is None or pod.key != f"{namespace}/{name}":
                 return {"Error": f"{namespace}/{name} does not wait"}
-            if not Room(scene.state, self._memory).holds(_job(pod, scene.state), [(node, pod.gpus)]):
+            if not self._room(scene.state).holds(_job(pod, scene.state), [(node, pod.gpus)]):
                 return {"Error": f"there is no room on {node}"}
             self._releases.bind(pod, node)
         except (AdapterError, KeyError) as error:
             return {"Error": str(error)}
         return {"Error": ""}
 
-    def _state(self, asked: Object) -> ClusterState:
-        """The cluster; nodes as kube-scheduler sent them, if it did."""
+    def _room(self, state: ClusterState) -> Room:
+        """What is free; the same for all questions about one state."""
+        known, room = self._rooms
+        if known is not state or room is None:
+            room = Room(state, self._memory)
+            self._rooms = (state, room)
+        return room
+
+    def _state(self) -> ClusterState:
+        """The cluster now."""
         try:
             state = self._scene().state
         except AdapterError as error:
@@ -127,11 +135,12 @@ class Extender:
         with self._lock:
             try:
                 made = decide_live(self._encoder.encode(asked, self._memory), self._policy)
-                passed = guard_starts(made.starts, asked, self._memory, self._settings, 0)
             except (IllegalDecisionError, ValueError) as error:
                 self._log.warning("no node chosen", pod=pod.key, error=str(error))
                 return ""
-        best = passed.actions[0].nodes[0] if passed.actions else ""  # type: ignore[union-attr]
+        nodes_of = made.starts[0].nodes if made.starts else ()
+        passed = len(nodes_of) == 1 and nodes_of[0][0] in allowed and self._room(state).holds(job, nodes_of)
+        best = nodes_of[0][0] if passed else ""
         self._log.info("node chosen", pod=pod.key, node=best, candidates=len(names))
         return best
 

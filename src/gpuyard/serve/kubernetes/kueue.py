@@ -121,7 +121,7 @@ class KueueAdapter:
     @property
     def name(self) -> str:
         """What it is."""
-        return "kueue"
+        return "kubernetes"
 
     def close(self) -> None:
         """End the watches."""

@@ -27,7 +27,7 @@ _OWN_TAINTS = (
 """Taints that say what ``closed`` says already."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NodeInfo:
     """A node, as far as it matters.
 

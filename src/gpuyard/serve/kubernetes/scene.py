@@ -3,11 +3,14 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from operator import is_
 
 from gpuyard.serve.kubernetes.places import NodeInfo, Places
 from gpuyard.serve.kubernetes.pods import GATE, SCHEDULER, Pod
 from gpuyard.serve.state import ClusterState, Ended, Holder, Job, Node, Phase, Share
 
+Known = dict[str, tuple[Pod, Job]]
 OTHERS = "others@"
 """Begins the id of the job that stands for all pods of a node without GPUs."""
 _ENDED_FOR_S = 600.0
@@ -32,7 +35,12 @@ class Scene:
 
 
 def make_scene(
-    pods: Sequence[Pod], nodes: Sequence[NodeInfo], source: str, now_s: float, lever: str = "gates"
+    pods: Sequence[Pod],
+    nodes: Sequence[NodeInfo],
+    source: str,
+    now_s: float,
+    lever: str = "gates",
+    known: Known | None = None,
 ) -> Scene:
     """The cluster now.
 
@@ -42,14 +50,18 @@ def make_scene(
         source: Who says so.
         now_s: Unix time.
         lever: As of ``KubernetesSettings``.
+        known: Jobs of single pods that are bound, by id; it is changed.
     """
     nodes = sorted(nodes, key=lambda node: node.name)
-    return _Maker(nodes, lever, now_s).make(sorted(pods, key=lambda pod: pod.key), source)
+    maker = _Maker(nodes, lever, now_s, {} if known is None else known)
+    return maker.make(sorted(pods, key=lambda pod: (pod.namespace, pod.name)), source)
 
 
 class _Maker:
-    def __init__(self, nodes: Sequence[NodeInfo], lever: str, now_s: float) -> None:
-        self.nodes, self.lever, self.now_s = nodes, lever, now_s
+    def __init__(self, nodes: Sequence[NodeInfo], lever: str, now_s: float, known: Known) -> None:
+        self.nodes, self.lever, self.now_s, self.before = nodes, lever, now_s, known
+        self.names = {node.name for node in nodes}
+        self.known: Known = {}
         self.places = Places(nodes)
         self.jobs: list[Job] = []
         self.ended: list[Ended] = []
@@ -69,6 +81,8 @@ class _Maker:
                 count[pod.node] += 1
             if pod.group and (pod.gpus or self.waits(pod) or pod.plan):
                 gangs[pod.namespace, pod.group].append(pod)
+            elif pod.gpus and pod.node and not pod.over:
+                self.jobs.append(self.bound(pod))
             elif pod.gpus or self.waits(pod):
                 self.add(pod.key, [pod])
             elif pod.node and not pod.over:
@@ -76,8 +90,9 @@ class _Maker:
         for (namespace, group), members in gangs.items():
             self.add_gang(f"{namespace}/@{group}", members)
         self.jobs += [self.others(node, there) for node, there in sorted(small.items())]
-        known = {node.name for node in self.nodes}
-        self.jobs = [self.on_known_nodes(job, known) for job in self.jobs]
+        self.jobs = [self.on_known_nodes(job) for job in self.jobs]
+        self.before.clear()
+        self.before.update(self.known)
         state = ClusterState(
             source,
             self.now_s,
@@ -139,21 +154,7 @@ class _Maker:
         if not alive:
             self.end(id, pods)
             return
-        first = alive[0]
-        job = Job(
-            id,
-            "waiting",
-            min(pod.created_s for pod in pods),
-            user=first.user,
-            group=first.namespace,
-            gpus=sum(pod.gpus for pod in alive),
-            cpus=-(-sum(pod.milli for pod in alive) // 1000),
-            memory_mib=sum(pod.memory_mib for pod in alive),
-            limit_s=first.limit_s,
-            priority=float(first.priority),
-            site_priority=float(first.priority),
-            can_requeue=False,
-        )
+        job = _basis(id, alive, pods)
         follow = {pod.key for pod in self.partial}
         if all(pod.node or self.let_go(pod) or pod.key in follow for pod in alive):
             self.jobs.append(self.on_nodes(job, alive))
@@ -180,8 +181,9 @@ class _Maker:
             Share(node, gpus, -(-milli // 1000), memory)
             for node, (gpus, milli, memory) in sorted(shares.items())
         )
+        mark = next((pod.plan[0] for pod in pods if pod.plan is not None), "")
         return replace(
-            job, phase=phase, begin_s=min(begins, default=None), shares=found,
+            job, phase=phase, mark=mark, begin_s=min(begins, default=None), shares=found,
             cpus=sum(one.cpus for one in found),
         )  # fmt: skip
 
@@ -198,7 +200,10 @@ class _Maker:
         if ours:
             self.waiting[job.id] = tuple(pods)
         # What the agent binds itself nobody else may have: it stays, and is listed.
-        held: Holder = "agent" if ours and not ((why or odd) and self.lever == "binding") else ""
+        foreign = bool(first.gates) and not any(pod.gated for pod in pods)
+        held: Holder = (
+            "other" if foreign else "agent" if ours and not ((why or odd) and self.lever == "binding") else ""
+        )
         return replace(job, held=held, left=why or odd, partition=place, nodes=nodes)
 
     def other_gate(self, pod: Pod) -> str:
@@ -237,8 +242,17 @@ class _Maker:
             begin_s=since_s, shares=(share,), can_requeue=False,
         )  # fmt: skip
 
-    def on_known_nodes(self, job: Job, known: set[str]) -> Job:
+    def bound(self, pod: Pod) -> Job:
+        """A pod that runs alone; most of them are the same from one moment to the next."""
+        found = self.before.get(pod.key)
+        if found is None or found[0] is not pod:
+            found = (pod, self.on_nodes(_basis(pod.key, [pod], [pod]), [pod]))
+        self.known[pod.key] = found
+        return found[1]
+
+    def on_known_nodes(self, job: Job) -> Job:
         """Without nodes that are gone."""
+        known = self.names
         gone = [share.node for share in job.shares if share.node not in known]
         if not gone:
             return job
@@ -254,6 +268,53 @@ class _Maker:
             self.ended.append(Ended(id, max(ends), run_s, begin_s))
 
 
+def _basis(id: str, alive: Sequence[Pod], pods: Sequence[Pod]) -> Job:
+    """What is known of a job whether it waits or runs."""
+    first = alive[0]
+    return Job(
+        id,
+        "waiting",
+        min(pod.created_s for pod in pods),
+        user=first.user,
+        group=first.namespace,
+        gpus=sum(pod.gpus for pod in alive),
+        cpus=-(-sum(pod.milli for pod in alive) // 1000),
+        memory_mib=sum(pod.memory_mib for pod in alive),
+        limit_s=first.limit_s,
+        priority=float(first.priority),
+        site_priority=float(first.priority),
+        can_requeue=False,
+    )
+
+
+@lru_cache(maxsize=20_000)
 def _node(node: NodeInfo, pods: int) -> Node:
     full = f"holds {pods} pods, its most" if pods >= node.pods else ""
     return Node(node.name, node.gpus, node.gpu_type, node.milli // 1000, node.memory_mib, node.closed or full)
+
+
+def _same(old: Sequence[object], new: Sequence[object]) -> bool:
+    return len(old) == len(new) and all(map(is_, old, new))
+
+
+class SceneKeeper:
+    """Makes scenes one after another; what is the same as in the one before is not made again.
+
+    Args:
+        lever: As of ``KubernetesSettings``.
+    """
+
+    def __init__(self, lever: str) -> None:
+        self._lever = lever
+        self._basis: tuple[list[Pod], list[NodeInfo]] = ([], [])
+        self._scene: Scene | None = None
+        self._known: Known = {}
+
+    def scene(self, pods: list[Pod], nodes: list[NodeInfo], source: str, now_s: float) -> Scene:
+        """The cluster now; at the same moment for pods and nodes that are the same objects."""
+        old_pods, old_nodes = self._basis
+        if self._scene is not None and _same(old_pods, pods) and _same(old_nodes, nodes):
+            return self._scene
+        self._basis = (pods, nodes)
+        self._scene = make_scene(pods, nodes, source, now_s, self._lever, self._known)
+        return self._scene

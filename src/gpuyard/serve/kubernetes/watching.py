@@ -30,7 +30,7 @@ class Watched(Generic[Read]):
         self._heard_at: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"watch {path}")
-        self.error = ""
+        self.error, self.code = "", "timeout"
         """What is wrong at present."""
         self.lists = 0
         """How often all objects were listed."""
@@ -55,10 +55,10 @@ class Watched(Generic[Read]):
             AdapterError: if nothing was heard from the API server for longer than that.
         """
         if self._heard_at is None:
-            raise AdapterError(f"{self._path} has not been listed yet: {self.error or 'wait'}", "stale")
+            raise AdapterError(f"{self._path} has not been listed yet: {self.error or 'wait'}", self.code)
         silent_s = time.monotonic() - self._heard_at
         if silent_s > max_age_s:
-            raise AdapterError(f"{self._path}: nothing heard for {silent_s:.0f} s: {self.error}", "stale")
+            raise AdapterError(f"{self._path}: nothing heard for {silent_s:.0f} s: {self.error}", self.code)
         return list(self._objects.values())
 
     def wait(self, seconds: float) -> None:
@@ -72,15 +72,15 @@ class Watched(Generic[Read]):
         while not self._stop.is_set():
             try:
                 self._follow()
-                failures, self.error = 0, ""
+                failures, self.error, self.code = 0, "", "timeout"
             except AdapterError as error:
-                self.error = str(error)
+                self.error, self.code = str(error), error.code
                 if error.code == "gone":
                     self._version = None
                     continue
                 failures += 1
             except Exception as error:  # an object that cannot be read must not end the watch for good
-                self.error = f"{type(error).__name__}: {error}"
+                self.error, self.code = f"{type(error).__name__}: {error}", "parse"
                 self._version = None
                 failures += 1
             if failures:

@@ -11,6 +11,7 @@ import os
 import re
 import socket
 import socketserver
+import ssl
 import stat
 import threading
 import time
@@ -61,6 +62,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._refused: AnswerError | None = None
         self._until = time.monotonic() + READ_S
         self._unread = False
+        if self.server.tls is not None:
+            self.request.settimeout(READ_S)
+            self.connection = self.server.tls.wrap_socket(self.request, server_side=True)
         try:
             self.rfile = BytesIO(_read_head(self.connection, self._until))
         except AnswerError as error:
@@ -94,6 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._drain()
         except OSError:
             pass  # the client left, or is too slow
+        if self.connection is not self.request:
+            self.connection.close()
 
     def _drain(self) -> None:
         """Take what the client still sends: closing before that would throw the answer away."""
@@ -231,9 +237,17 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     allow_reuse_address = True
     request_queue_size = 256
 
-    def __init__(self, address: Any, family: int, addresses: Addresses, token: str | None, mode: int) -> None:
+    def __init__(
+        self,
+        address: Any,
+        family: int,
+        addresses: Addresses,
+        token: str | None,
+        mode: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.address_family = family
-        self.addresses, self.token, self._mode = addresses, token, mode
+        self.addresses, self.token, self._mode, self.tls = addresses, token, mode, tls
         self.large_bodies = threading.BoundedSemaphore(_LARGE_BODIES)
         self._places = threading.BoundedSemaphore(MOST_CLIENTS)
         super().__init__(address, _Handler)
@@ -279,14 +293,16 @@ class HttpServer:
         token: What clients of that address must send.
         mode: Rights of the unix socket: 0600 for its user alone, 0660 for its group too.
         further: Addresses besides those that every agent has.
+        tls: Certificate of the TCP address; None: it speaks plain HTTP.
     """
 
     def __init__(
         self, agent: Agent, socket_path: Path, listen: str | None = None, token: str | None = None,
-        mode: int = 0o600, further: Routes | None = None,
+        mode: int = 0o600, further: Routes | None = None, tls: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
         self._addresses, self._path, self._mode = Addresses(agent, further), socket_path, mode
         self._listen, self._token = listen, token
+        self._tls = tls
         self._servers: list[_Server] = []
         self._inode: int | None = None
 
@@ -302,7 +318,7 @@ class HttpServer:
             self._add(_Server(str(self._path), socket.AF_UNIX, self._addresses, None, self._mode))
             self._inode = self._path.stat().st_ino
             if address is not None:
-                self._add(_Server(address[1], address[0], self._addresses, self._token, 0))
+                self._add(_Server(address[1], address[0], self._addresses, self._token, 0, self._tls))
         except OSError as error:
             self.close()
             raise InputError(

@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -73,6 +74,8 @@ class Service:
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._notifier = Notifier()
+        self.servers: list[HttpServer] = []
+        """Where it answers."""
         self._advised: tuple[list[str], list[str]] = ([], [])
 
     # --- signals
@@ -135,6 +138,9 @@ class Service:
         journal = stack.enter_context(_open_journal(settings))
         policy, fallback = find_served(settings.policy), parse_rules(settings.fallback)
         adapter = self._make_adapter(settings)
+        signs.remember(adapter.name)
+        if not self._lead(stack, adapter, signs):
+            return
         model = model_hash(settings.policy)
         metrics = Metrics(gpuyard.__version__, model)
         cluster = None if settings.cluster is None else known_cluster(settings.cluster, adapter.observe())
@@ -151,8 +157,11 @@ class Service:
         if token:
             self.log.hide(token)
         answers = Answers(agent, metrics, forecaster)
-        server = HttpServer(answers, settings.socket, settings.listen, token, further=self._routes(agent))
+        server = HttpServer(
+            answers, settings.socket, settings.listen, token, further=self._routes(agent), tls=self._tls()
+        )
         server.start()
+        self.servers = [server]
         stack.callback(server.close)
         stack.callback(gc.enable)
         metrics.set_leader(True)
@@ -171,6 +180,14 @@ class Service:
     def _goes_on(self) -> bool:
         """Whether nobody asked it to end or to read its settings again."""
         return not self._stop.is_set() and not self._reload.is_set()
+
+    def _lead(self, stack: ExitStack, adapter: Adapter, signs: Signs) -> bool:
+        """Wait until this agent may act; False if nobody wants to wait any more."""
+        return True
+
+    def _tls(self) -> ssl.SSLContext | None:
+        """Certificate of the TCP address; None: it speaks plain HTTP."""
+        return None
 
     def _routes(self, agent: Agent) -> Routes:
         """Addresses besides those that every agent has."""

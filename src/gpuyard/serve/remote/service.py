@@ -50,7 +50,9 @@ class RemoteService(Service):
             raise InputError(f"{setting('cluster')}: whoever asks sends its nodes; leave it out")
         self._cluster = PostedCluster()
         self._questions: queue.SimpleQueue[_Question] = queue.SimpleQueue()
-        super().__init__(settings, lambda _: self._cluster, log, reload)
+        super().__init__(
+            settings.model_copy(update={"scheduler": "http"}), lambda _: self._cluster, log, reload
+        )
 
     def _routes(self, agent: Agent) -> Routes:
         schema = openapi_text().encode()

@@ -160,7 +160,9 @@ def test_the_watchdog_opens_all_gates_and_completes_gangs(api: FakeApi, tmp_path
         agent.round()
     api.fault = lambda method, path: None
     Signs(tmp_path).stop_beating()
-    found = look(Signs(tmp_path), KubernetesAdapter(settings, client(api)), 60.0)
+    watchdog = KubernetesAdapter(settings, client(api))
+    found = look(Signs(tmp_path), watchdog, 60.0)
+    watchdog.close()
     assert found.ok
     assert found.why == "there is no heartbeat"
     assert not any(one["spec"].get("schedulingGates") for one in api.all(PODS))
