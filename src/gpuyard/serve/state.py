@@ -24,8 +24,8 @@ Name = Annotated[str, MinLen(1), MaxLen(300)]
 Words = Annotated[str, MaxLen(1000)]
 Count = Annotated[int, Ge(0), Le(1_000_000)]
 Memory = Annotated[int, Ge(0), Le(1_000_000_000_000)]
-Moment = Annotated[float, Ge(-1e10), Le(1e11)]
-"""Seconds on the cluster's clock."""
+Moment = Annotated[float, Ge(-5e7), Le(2.2e9)]
+"""Seconds on the cluster's clock, to the year 2039; the core takes no two that are further apart."""
 Seconds = Annotated[float, Ge(0), Le(1e10)]
 Weight = Annotated[float, Ge(-1e15), Le(1e15)]
 _AS_SENT = {"extra": "forbid", "allow_inf_nan": False, "strict": True}

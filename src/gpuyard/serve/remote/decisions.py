@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from gpuyard.errors import InputError
 from gpuyard.serve.adapter import Action, GiveBack, Reorder, Start
@@ -11,7 +12,9 @@ from gpuyard.serve.process.routes import AnswerError
 from gpuyard.serve.records import RoundRecord
 from gpuyard.serve.remote.documents import HostQuestion
 from gpuyard.serve.remote.posted import PostedCluster, asked_about, check_posted
-from gpuyard.serve.state import ClusterState, Job
+from gpuyard.serve.state import ClusterState, Job, Node
+
+Row = TypeVar("Row", Job, Node)
 
 
 class Decisions:
@@ -40,7 +43,7 @@ class Decisions:
             "decider": record.decider,
             "cause": record.cause,
             "words": record.words,
-            "state_hash": state.hash,
+            "state_hash": self._cluster.observe().hash,
             "order": [{"job": one.job, "score": _finite(one.score)} for one in record.order],
             "starts": [
                 {"job": one.job, "nodes": _nodes(one.nodes), "stops": list(one.stops)}
@@ -83,7 +86,7 @@ class Decisions:
             check_posted(state)
         except InputError as error:
             raise AnswerError(422, str(error), "send a state as /v1/openapi.json describes it") from None
-        self._cluster.give(state)
+        self._cluster.give(_with_known_rows(state, self.agent.last_state))
         record = self.agent.round()
         if record is not None and record.cause == "state":
             raise AnswerError(422, record.words, "send a state as /v1/openapi.json describes it")
@@ -91,6 +94,19 @@ class Decisions:
             why = self.agent.errors[0] if self.agent.errors else "no round was made"
             raise AnswerError(503, why, "do what the scheduler would do by itself; see the agent's log")
         return record
+
+
+def _with_known_rows(state: ClusterState, before: ClusterState | None) -> ClusterState:
+    """The same state with the objects of the one before where nothing changed: what follows knows these."""
+    if before is None:
+        return state
+    jobs = tuple([_known(job, before.by_id.get(job.id)) for job in state.jobs])
+    nodes = tuple([_known(node, before.node_by_name.get(node.name)) for node in state.nodes])
+    return replace(state, jobs=jobs, nodes=nodes)
+
+
+def _known(row: Row, before: Row | None) -> Row:
+    return before if before is not None and before == row else row
 
 
 def _job(question: HostQuestion, state: ClusterState) -> Job:

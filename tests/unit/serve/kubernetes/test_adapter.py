@@ -249,10 +249,10 @@ def submit_gangs(api: FakeApi, draw: random.Random, total: int, lever: str) -> N
         number += 1
 
 
-def dying(draw: random.Random) -> Callable[[str, str], str | None]:
+def dying(draw: random.Random, life: int) -> Callable[[str, str], str | None]:
     """Requests fail now and then, and after some writes none reaches the server: an agent that dies there."""
     some = random_faults(0.05, draw.randrange(10**6))
-    patience, writes = draw.randrange(3, 60), itertools.count()
+    patience, writes = draw.randrange(3, 60 * life), itertools.count()
 
     def fault(method: str, path: str) -> str | None:
         dead = method in ("PATCH", "POST") and next(writes) >= patience
@@ -261,18 +261,18 @@ def dying(draw: random.Random) -> Callable[[str, str], str | None]:
     return fault
 
 
-def churn(api: FakeApi, directory: Path, total: int, seed: int, minutes: float, lever: str) -> Cluster:
+def churn(api: FakeApi, directory: Path, total: int, seed: int, lever: str, life: int = 1) -> Cluster:
     """Pods in gangs, while agents die at random moments and requests fail in every way."""
     draw = random.Random(seed)
     submit_gangs(api, draw, total, lever)
     settings = kubernetes_settings(directory, lever, max_age_s=5.0)
-    end = time.monotonic() + 60 * minutes
+    end = time.monotonic() + 120.0 * life
     with Cluster(api) as cluster:
         while not all(is_over(one) for one in api.all(PODS)):
             assert time.monotonic() < end, [name for name, one in pods(api).items() if not is_over(one)]
             with agent_on(api, settings, 1.0) as agent:
-                api.fault = dying(draw)
-                for _ in range(draw.randrange(1, 12)):
+                api.fault = dying(draw, life)
+                for _ in range(draw.randrange(1, 12 * life)):
                     agent.round()
                     time.sleep(0.02)
         api.fault = lambda method, path: None
@@ -283,7 +283,7 @@ def churn(api: FakeApi, directory: Path, total: int, seed: int, minutes: float, 
 def test_gangs_survive_agents_and_connections_that_die(api: FakeApi, tmp_path: Path, lever: str) -> None:
     for number in range(3, 7):
         api.create(NODES, node(f"gn{number}"))
-    cluster = churn(api, tmp_path, 100, 5, 1.0, lever)
+    cluster = churn(api, tmp_path, 100, 5, lever)
     check(api, cluster)
 
 
@@ -292,7 +292,7 @@ def test_gangs_survive_agents_and_connections_that_die(api: FakeApi, tmp_path: P
 def test_a_thousand_pods_in_gangs_survive(api: FakeApi, tmp_path: Path, lever: str) -> None:
     for number in range(3, 33):
         api.create(NODES, node(f"gn{number}"))
-    cluster = churn(api, tmp_path, 1000, 7, 8.0, lever)
+    cluster = churn(api, tmp_path, 1000, 7, lever, life=10)
     check(api, cluster)
 
 

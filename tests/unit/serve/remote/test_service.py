@@ -254,3 +254,9 @@ def test_the_example_clients_start_the_shorter_job(tmp_path: Path, client: list[
         )
     found = done.stdout if client[0].endswith(".sh") else done.stdout.replace("'", '"')
     assert '"job": "short", "nodes": [{"node": "gn1", "gpus": 8}]' in found
+
+
+def test_a_clock_that_jumps_far_back_breaks_nothing(service: ServeSettings) -> None:
+    for now_s in (2.2e9, -5e7, 1.8e9):
+        seen = replace(state(running("1", Share("n1", 8)), waiting("2", held="agent")), now_s=now_s)
+        assert post(service.socket, "/v1/decide", seen.json_text)[0] == 200
