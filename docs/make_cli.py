@@ -8,8 +8,10 @@ from unittest.mock import patch
 
 from gpuyard.cli import app
 from gpuyard.cli.inputs import HELP
+from gpuyard.serve.remote.documents import openapi_text
 
 PAGE = Path(__file__).with_name("cli.md")
+OPENAPI = Path(__file__).with_name("guide") / "openapi.json"
 WIDTH = 100
 FOREWORD = """\
 # The command line
@@ -53,3 +55,4 @@ def _wrapped(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    OPENAPI.write_text(openapi_text(), encoding="utf-8")

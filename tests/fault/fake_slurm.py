@@ -47,10 +47,33 @@ class FakeSlurm:
         (place / "jobs.json").write_text(json.dumps(listed))
         (place / "jobs.json").chmod(0o666)  # whoever the agent runs as
         self.fault("")
+        self.clock(0.0)
 
     def fault(self, name: str) -> None:
-        """``hang``, ``down``, ``vanished`` (job 1 is only in lists) or empty."""
+        """``hang``, ``down``, ``garbage``, ``partial``, ``vanished`` (job 1 is only in lists) or empty."""
         (self.place / "fault").write_text(name)
+
+    def clock(self, ahead_s: float) -> None:
+        """Set slurmctld's clock ahead of this host's, or behind."""
+        (self.place / "clock").write_text(f"{ahead_s}")
+
+    def submit(self, gpus: int = 1, name: str = "job", held: str = "agent") -> int:
+        """A job more, held for the ``agent``, by its ``user`` or by nobody; its number."""
+        listed, file = _locked(self.place)
+        number = 1 + max((job["job_id"] for job in listed["jobs"]), default=0)
+        like = json.loads((RECORDED / "squeue.json").read_text())["jobs"][0]
+        job = _held(like, number) | {"name": name, "tres_per_node": f"gres:gpu:{gpus}"}
+        if held != "agent":
+            job["admin_comment"] = ""
+        if not held:
+            job |= {"priority": 100, "state_reason": "Resources"}
+        _store({**listed, "jobs": [*listed["jobs"], job]}, file)
+        return number
+
+    def cancel(self, number: int) -> None:
+        """A job less."""
+        listed, file = _locked(self.place)
+        _store({**listed, "jobs": [job for job in listed["jobs"] if job["job_id"] != number]}, file)
 
     def jobs(self) -> dict[int, dict[str, Any]]:
         """Jobs by number."""
@@ -86,6 +109,11 @@ def _write(place: Path, words: list[str], vanished: bool) -> int:
         print("slurm_update error: Invalid job id specified", file=sys.stderr)
         return 1
     changes = dict(word.split("=", 1) for word in words[2:])
+    known = {str(job["job_id"]) for job in listed["jobs"]}
+    wrong = _refusal(numbers, changes, known)
+    if wrong:
+        print(f"slurm_update error: {wrong}", file=sys.stderr)
+        return 1
     for job in listed["jobs"]:
         if str(job["job_id"]) not in numbers:
             continue
@@ -93,11 +121,23 @@ def _write(place: Path, words: list[str], vanished: bool) -> int:
             job |= {"priority": 100, "state_reason": "Resources"}
         job["admin_comment"] = changes.get("AdminComment", job["admin_comment"])
         job["required_nodes"] = changes.get("ReqNodeList", job["required_nodes"])
+        job["priority"] = int(changes.get("Priority", job["priority"]))
+    _store(listed, file)
+    return 0
+
+
+def _refusal(numbers: list[str], changes: dict[str, str], known: set[str]) -> str:
+    if not known.issuperset(numbers):
+        return "Invalid job id specified"
+    asked = changes.get("ReqNodeList", "")
+    return "Invalid node name specified" if asked and not asked.startswith("gn") else ""
+
+
+def _store(listed: dict[str, Any], file: Any) -> None:
     file.seek(0)
     file.truncate()
     json.dump(listed, file)
     file.close()
-    return 0
 
 
 def answer(place: Path, name: str, words: list[str]) -> int:
@@ -113,12 +153,18 @@ def answer(place: Path, name: str, words: list[str]) -> int:
         )
         print(said, file=sys.stderr)
         return 1
+    if fault == "garbage":
+        print("<html>502 Bad Gateway</html>")
+        return 0
     if name == "scontrol" and "show" not in words:
         return _write(place, words, fault == "vanished")
     if name == "scontrol":
-        print(SHOWN[words[-1]], end="")
+        ahead_s = float((place / "clock").read_text())
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + ahead_s))
+        said = (f"Configuration data as of {moment}\n" if ahead_s else "") + SHOWN[words[-1]]
     else:
-        print((place / ("jobs.json" if name == "squeue" else "nodes.json")).read_text())
+        said = (place / ("jobs.json" if name == "squeue" else "nodes.json")).read_text() + "\n"
+    print(said if fault != "partial" else said[: len(said) // 2], end="")
     return 0
 
 

@@ -32,7 +32,10 @@ VERBS = {
     "dashboard": ("browser.dashboard:dashboard", "Watch runs, results and live agents in a browser."),
     "explain": ("policies:explain", "Say why a job of a simulated schedule started when and where it did."),
     "policies": ("policies:policies_app", "List every order, backfill and placement."),
-    "serve": ("serving.verbs:serve_app", "Run a policy on a live Slurm: in its shadow first, then for real."),
+    "serve": (
+        "serving.app:serve_app",
+        "Run a policy on a live Slurm, LSF or Kubernetes: first in its shadow, then for real.",
+    ),
     "workload": ("workload:workload_app", "Import, make, look over and shape workloads."),
     "cluster": ("imports.clusters:cluster_app", "Import a cluster from Slurm's list of nodes."),
     "train": ("train:train", "Train a policy, or search for a rule."),

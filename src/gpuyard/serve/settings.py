@@ -11,8 +11,33 @@ from gpuyard.files import read_toml
 
 Mode = Literal["shadow", "advise", "canary", "active"]
 Control = Literal["order", "start"]
+Scheduler = Literal["slurm", "lsf", "kubernetes", "http"]
 Seconds = Annotated[float, Field(gt=0, le=1e9)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class KubernetesSettings(BaseModel):
+    """How the agent of a Kubernetes cluster reaches it and lets pods start."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    lever: Literal["gates", "binding", "extender", "kueue"] = "gates"
+    """gates opens scheduling gates; binding is a scheduler of its own; extender answers kube-scheduler; kueue
+    admits workloads."""
+    kubeconfig: Path | None = None
+    """Not given: the pod that the agent runs in, then $KUBECONFIG, then ~/.kube/config."""
+    namespace: str = "gpuyard"
+    """Namespace of the Lease by which agents agree who leads."""
+    lease: str = "gpuyard"
+    """Name of that Lease. The watchdog takes an agent that does not renew it for dead."""
+    lease_s: Annotated[int, Field(ge=3, le=3600)] = 15
+    """Another agent takes the lead when the Lease was not renewed for this long, s."""
+    admission_check: str = "gpuyard"
+    """Name of the AdmissionCheck of Kueue that the agent answers."""
+    tls_cert: Path | None = None
+    """Certificate for the TCP address; API servers call webhooks by HTTPS only."""
+    tls_key: Path | None = None
+    """Its key."""
 
 
 class ServeSettings(BaseModel):
@@ -20,6 +45,8 @@ class ServeSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    scheduler: Scheduler = "slurm"
+    """Whose cluster it is, for halt, release and the watchdog; gpuyard serve slurm and lsf set it."""
     policy: str = "fifo+easy"
     """The policy: a name, a policy file, a run directory or a model."""
     mode: Mode = "shadow"
@@ -94,7 +121,11 @@ class ServeSettings(BaseModel):
     """File whose first line is the JWT for slurmrestd."""
     rest_user: str | None = None
     """User name that goes with the JWT; None: the one that the agent runs as."""
+    lsf_start: Literal["bmod", "brun"] = "bmod"
+    """How LSF starts a job: bmod names hosts and LSF's limits stay in force; brun starts it past them."""
 
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    """Settings of gpuyard serve kubernetes."""
     simulation: SimulationConfig = SimulationConfig()
     """Settings that policies share with simulations: shares, half-life, quotas, weights."""
 

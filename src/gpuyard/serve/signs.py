@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpuyard.errors import InputError, setting
 
-HEARTBEAT, HALT, LOCK = "heartbeat", "halt", "lock"
+HEARTBEAT, HALT, LOCK, SCHEDULER = "heartbeat", "halt", "lock", "scheduler"
 
 
 class Signs:
@@ -82,6 +82,29 @@ class Signs:
             return None
         silence_s = (time.time() if now_s is None else now_s) - beat_s
         return silence_s if silence_s > -60.0 else None
+
+    @property
+    def scheduler(self) -> str:
+        """Whose cluster the agent of this directory serves; empty if none has served."""
+        try:
+            return (self.directory / SCHEDULER).read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            return ""
+
+    def remember(self, scheduler: str) -> None:
+        """Say whose cluster is served: whoever acts when the agent is dead must know.
+
+        Raises:
+            InputError: if another one's was served from here: its jobs would be forgotten.
+        """
+        before = self.scheduler
+        if before and before != scheduler:
+            raise InputError(
+                f"{self.directory} is the state of an agent that serves {before}; give another "
+                f"{setting('state_dir')} for {scheduler}"
+            )
+        if not before:
+            (self.directory / SCHEDULER).write_text(f"{scheduler}\n", encoding="ascii")
 
     @property
     def known(self) -> bool:

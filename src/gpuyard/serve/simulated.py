@@ -128,7 +128,7 @@ class SimulatedCluster:
         core_id = {int(row): number for number, row in enumerate(self.kept)}
         for action in actions:
             if not isinstance(action, Start):
-                raise AdapterError(f"a simulated cluster does not {type(action).__name__}", "refused")
+                continue
             parts = [
                 (self._node_numbers[node], gpus) for node, gpus in zip(action.nodes, action.gpus, strict=True)
             ]
@@ -138,7 +138,7 @@ class SimulatedCluster:
             decision.wake_at(round(self._wake_s * 1e6))
         if len(self._simulator.waiting):
             self._simulator.apply(decision)
-        return [Outcome(action) for action in actions]
+        return [_outcome(action) for action in actions]
 
     def give_back_all(self) -> list[Outcome]:
         """Nothing is held."""
@@ -204,3 +204,9 @@ class SimulatedCluster:
         begin_s = float(running["begin_s"][place])
         submit_s = float(self._columns["submit_s"][row])
         return Job(str(row), "running", submit_s, begin_s=begin_s, shares=tuple(shares), **described)
+
+
+def _outcome(action: Action) -> Outcome:
+    if isinstance(action, Start):
+        return Outcome(action)
+    return Outcome(action, f"a simulated cluster does not {type(action).__name__}", "refused")

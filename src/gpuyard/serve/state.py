@@ -8,7 +8,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
+
+from annotated_types import Ge, Le, MaxLen, MinLen
 
 from gpuyard.errors import InputError
 
@@ -17,15 +19,29 @@ STATE_VERSION = 1
 Phase = Literal["waiting", "starting", "running", "ending"]
 Holder = Literal["", "agent", "other"]
 
+# What states that come from elsewhere may say; adapters of our own keep to it by what they read.
+Name = Annotated[str, MinLen(1), MaxLen(300)]
+Words = Annotated[str, MaxLen(1000)]
+Count = Annotated[int, Ge(0), Le(1_000_000)]
+Memory = Annotated[int, Ge(0), Le(1_000_000_000_000)]
+Moment = Annotated[float, Ge(-5e7), Le(2.2e9)]
+"""Seconds on the cluster's clock, to the year 2039; the core takes no two that are further apart."""
+Seconds = Annotated[float, Ge(0), Le(1e10)]
+Weight = Annotated[float, Ge(-1e15), Le(1e15)]
+_AS_SENT = {"extra": "forbid", "allow_inf_nan": False, "strict": True}
+"""How pydantic reads these, where they come from elsewhere."""
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
     """What a job has on one node."""
 
-    node: str
-    gpus: int = 0
-    cpus: int = 0
-    memory_mib: int = 0
+    __pydantic_config__ = _AS_SENT
+
+    node: Name
+    gpus: Count = 0
+    cpus: Count = 0
+    memory_mib: Memory = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +77,34 @@ class Job:
         deadline_s: When it should have ended; None: no deadline.
     """
 
-    id: str
+    __pydantic_config__ = _AS_SENT
+
+    id: Name
     phase: Phase
-    submit_s: float
-    user: str = ""
-    group: str = ""
-    partition: str = ""
-    qos: str | None = None
-    gpus: int = 0
-    nodes: int = 0
-    cpus: int = 0
-    memory_mib: int = 0
-    gpu_types: tuple[str, ...] | None = None
-    limit_s: float | None = None
+    submit_s: Moment
+    user: Words = ""
+    group: Words = ""
+    partition: Words = ""
+    qos: Words | None = None
+    gpus: Count = 0
+    nodes: Count = 0
+    cpus: Count = 0
+    memory_mib: Memory = 0
+    gpu_types: tuple[Name, ...] | None = None
+    limit_s: Seconds | None = None
     exclusive: bool = False
-    priority: float = 0.0
+    priority: Weight = 0.0
     held: Holder = ""
-    left: str = ""
-    mark: str = ""
-    begin_s: float | None = None
+    left: Words = ""
+    mark: Words = ""
+    begin_s: Moment | None = None
     shares: tuple[Share, ...] = ()
-    requeues: int = 0
+    requeues: Count = 0
     can_requeue: bool = True
-    row: int | None = None
-    fair_factor: float = 1.0
-    site_priority: float = 1.0
-    deadline_s: float | None = None
+    row: Annotated[int, Ge(0), Le(2**31 - 1)] | None = None
+    fair_factor: Annotated[float, Ge(0), Le(1)] = 1.0
+    site_priority: Weight = 1.0
+    deadline_s: Moment | None = None
 
     @property
     def waits(self) -> bool:
@@ -111,15 +129,17 @@ class Node:
         memory_used_mib: The same of memory, MiB.
     """
 
-    name: str
-    gpus: int = 0
-    gpu_type: str = "gpu"
-    cpus: int = 1
-    memory_mib: int = 1
-    closed: str = ""
-    gpus_used: int | None = None
-    cpus_used: int | None = None
-    memory_used_mib: int | None = None
+    __pydantic_config__ = _AS_SENT
+
+    name: Name
+    gpus: Count = 0
+    gpu_type: Name = "gpu"
+    cpus: Count = 1
+    memory_mib: Memory = 1
+    closed: Words = ""
+    gpus_used: Count | None = None
+    cpus_used: Count | None = None
+    memory_used_mib: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +156,15 @@ class Partition:
         max_nodes: Most nodes of a job; None: no limit.
     """
 
-    name: str
-    nodes: tuple[str, ...] = ()
+    __pydantic_config__ = _AS_SENT
+
+    name: Name
+    nodes: tuple[Name, ...] = ()
     default: bool = False
-    tier: int = 1
+    tier: Count = 1
     open: bool = True
-    max_time_s: float | None = None
-    max_nodes: int | None = None
+    max_time_s: Seconds | None = None
+    max_nodes: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +179,12 @@ class Ended:
         timeout: Whether its limit ended it.
     """
 
-    id: str
-    end_s: float
-    run_s: float | None
-    begin_s: float | None = None
+    __pydantic_config__ = _AS_SENT
+
+    id: Name
+    end_s: Moment
+    run_s: Seconds | None
+    begin_s: Moment | None = None
     timeout: bool = False
 
 
@@ -183,18 +207,20 @@ class ClusterState:
         instant: Number of the decision point, where the source counts them; None: the agent counts.
     """
 
-    source: str
-    now_s: float
-    jobs: tuple[Job, ...] = ()
-    nodes: tuple[Node, ...] = ()
-    partitions: tuple[Partition, ...] = ()
+    __pydantic_config__ = _AS_SENT
+
+    source: Words
+    now_s: Moment
+    jobs: Annotated[tuple[Job, ...], MaxLen(100_000)] = ()
+    nodes: Annotated[tuple[Node, ...], MinLen(1), MaxLen(20_000)] = ()
+    partitions: Annotated[tuple[Partition, ...], MaxLen(1000)] = ()
     ended: tuple[Ended, ...] = ()
-    epoch_s: float = 0.0
-    notes: tuple[str, ...] = ()
+    epoch_s: Moment = 0.0
+    notes: tuple[Words, ...] = ()
     backfill_due: bool = True
     nodes_changed: bool = False
-    instant: int | None = None
-    version: int = field(default=STATE_VERSION)
+    instant: Annotated[int, Ge(0), Le(2**31 - 1)] | None = None
+    version: Annotated[int, Ge(STATE_VERSION), Le(STATE_VERSION)] = field(default=STATE_VERSION)
 
     @cached_property
     def by_id(self) -> dict[str, Job]:

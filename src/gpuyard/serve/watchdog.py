@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from gpuyard.serve.adapter import Adapter, AdapterError, Outcome
 from gpuyard.serve.process.log import Log
-from gpuyard.serve.signs import Signs
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,31 @@ class Look:
         return not self.error and all(one.ok or one.code == "missing" for one in self.outcomes)
 
 
-def look(signs: Signs, adapter: Adapter, silence_s: float, now_s: float | None = None) -> Look:
+class Life(Protocol):
+    """Where an agent shows that it lives."""
+
+    @property
+    def halted(self) -> bool:
+        """Whether somebody asked it to keep its hands off."""
+
+    def silence_s(self, now_s: float | None = None) -> float | None:
+        """How long ago it last showed life; None: never."""
+
+
+def look(signs: Life, adapter: Adapter, silence_s: float, now_s: float | None = None) -> Look:
     """Give all jobs back if the agent has shown no life for too long, or was halted.
 
     Args:
-        signs: Of the agent's state directory.
+        signs: Where the agent shows life: its state directory, or its Lease.
         adapter: The cluster.
         silence_s: How long the agent may be silent, seconds.
         now_s: The time; None: now.
     """
-    silent_s = signs.silence_s(now_s)
-    if signs.halted:
+    try:
+        silent_s, halted = signs.silence_s(now_s), signs.halted
+    except AdapterError as error:  # who cannot ask cannot give back either
+        return Look(False, "the agent's Lease cannot be read", error=str(error))
+    if halted:
         why = "the agent is halted"
     elif silent_s is None:
         why = "there is no heartbeat"
@@ -63,7 +77,7 @@ def release(adapter: Adapter, why: str) -> Look:
 
 
 def watch(
-    signs: Signs,
+    signs: Life,
     adapter: Adapter,
     silence_s: float,
     log: Log,
@@ -80,7 +94,7 @@ def watch(
         every_s: Time from one look to the next, seconds.
         go_on: Asked before every look.
     """
-    log.info("watching", state_dir=str(signs.directory), watchdog_s=silence_s, every_s=every_s)
+    log.info("watching", watchdog_s=silence_s, every_s=every_s)
     said: tuple[str, str] | None = None
     while go_on():
         found = look(signs, adapter, silence_s)

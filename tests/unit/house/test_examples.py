@@ -34,6 +34,7 @@ def test_every_example_has_a_test_here() -> None:
         "python_order",
         "custom_policy",
         "train_maskable_ppo",
+        "ask_over_http",  # with the service that it asks, in tests/unit/serve/remote
     }
 
 

@@ -24,7 +24,7 @@ LAYERS = (
     ("network",),
     ("simulation",),
     ("env", "serve"),
-    ("scale",),
+    ("scale", "testing"),
     ("learn",),
     ("evaluate", "calibrate"),
     ("report", "terminal"),

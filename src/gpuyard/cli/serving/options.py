@@ -23,7 +23,7 @@ Flags = Annotated[
             "keep_days": "Journal",
             "listen": "Access",
         },
-        without=("simulation",),
+        without=("simulation", "kubernetes", "scheduler"),
     ),
 ]
 FLAGS = ServeSettings()

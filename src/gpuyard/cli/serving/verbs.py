@@ -17,13 +17,13 @@ from gpuyard.errors import InputError
 if TYPE_CHECKING:
     from gpuyard.serve.adapter import Adapter
     from gpuyard.serve.records import RoundRecord
-    from gpuyard.serve.settings import ServeSettings
+    from gpuyard.serve.settings import Scheduler, ServeSettings
     from gpuyard.serve.signs import Signs
     from gpuyard.serve.state import ClusterState
 
 serve_app = App(name="serve")
 Once = Annotated[bool, Flag, Parameter(help="Look once and end; for a timer.")]
-JobName = Annotated[str, Parameter(help="The job's id, as Slurm calls it.")]
+JobName = Annotated[str, Parameter(help="The job's id, as the scheduler calls it.")]
 JournalFile = Annotated[
     Path | None,
     Parameter(help="A journal or the state directory that it lies in; without it, that of the agent."),
@@ -44,21 +44,45 @@ def slurm(
 
     Example: gpuyard serve slurm --policy sjf+easy --mode shadow
     """
+    _serve("slurm", config, rounds, flags)
+
+
+@serve_app.command
+def lsf(
+    *,
+    config: Config = None,
+    rounds: Annotated[Whole | None, Parameter(help="End after this many rounds.")] = None,
+    flags: Flags = FLAGS,
+) -> None:
+    """Serve a policy on the LSF of this machine. It runs until SIGTERM or Ctrl-C.
+
+    Begin with --mode shadow: it writes nothing and needs no rights. docs/guide/serve-lsf.md says what was
+    tried on a real LSF and what was not.
+
+    Example: gpuyard serve lsf --policy sjf+easy --mode shadow
+    """
+    _serve("lsf", config, rounds, flags)
+
+
+def _serve(scheduler: Scheduler, config: Path | None, rounds: int | None, flags: ServeSettings) -> None:
+    from gpuyard.serve.backends import BACKENDS
     from gpuyard.serve.process.log import Log
     from gpuyard.serve.process.service import Service
 
-    chosen = merged(config, flags)
-    reload = None if config is None else lambda: merged(config, flags)
-    service = Service(chosen, slurm_adapter, Log(), reload)
+    def chosen() -> ServeSettings:
+        return merged(config, flags).model_copy(update={"scheduler": scheduler})
+
+    reload = None if config is None else chosen
+    service = Service(chosen(), BACKENDS[scheduler].make, Log(), reload)
     service.take_signals()
     service.run(rounds)
 
 
-def slurm_adapter(chosen: ServeSettings) -> Adapter:
-    """The Slurm of this machine."""
-    from gpuyard.serve.slurm import SlurmAdapter
+def _adapter(chosen: ServeSettings) -> Adapter:
+    """Of the cluster that an agent serves or served."""
+    from gpuyard.serve.backends import backend_of
 
-    return SlurmAdapter(chosen)
+    return backend_of(chosen).make(chosen)
 
 
 @serve_app.command
@@ -180,7 +204,7 @@ def shadow(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Compare what the policy wanted with what Slurm did: agreement, order, predicted starts.
+    """Compare what the policy wanted with what the scheduler did: agreement, order, predicted starts.
 
     Example: gpuyard serve shadow
     """
@@ -245,7 +269,7 @@ def halt(
     config: Config = None,
     json: Json = False,
 ) -> int:
-    """Return every job to Slurm now, and let the agent act no more until gpuyard serve resume.
+    """Return every job to the scheduler now, and let the agent act no more until gpuyard serve resume.
 
     It works when the agent is dead: it writes a file, and gives the jobs back itself.
 
@@ -257,11 +281,11 @@ def halt(
     signs = _signs(chosen)
     signs.halt(f"{getpass.getuser()} {why}".strip())
     where = signs.halt_file.resolve()
-    found = give_back(slurm_adapter(chosen), "halted")
+    found = give_back(_adapter(chosen), "halted")
     if found.error and not json:
         raise InputError(
             f"halted ({where} is written, and a living agent obeys it), but no job could be returned here: "
-            f"{found.error}; run gpuyard serve release when Slurm answers"
+            f"{found.error}; run gpuyard serve release when the scheduler answers"
         )
     return _released(found, json, f"halted by {where}; gpuyard serve resume lets the agent act again")
 
@@ -281,13 +305,13 @@ def resume(*, state_dir: StateDir = None, config: Config = None, json: Json = Fa
 
 @serve_app.command
 def release(*, state_dir: StateDir = None, config: Config = None, json: Json = False) -> int:
-    """Return every job that the agent holds or has ranked to Slurm; a living agent handles later ones only.
+    """Return every job that the agent holds or has ranked; a living agent handles later ones only.
 
     Example: gpuyard serve release
     """
     from gpuyard.serve.watchdog import release as give_back
 
-    return _released(give_back(slurm_adapter(located(config, state_dir)), "asked"), json)
+    return _released(give_back(_adapter(located(config, state_dir)), "asked"), json)
 
 
 @serve_app.command
@@ -302,7 +326,7 @@ def watchdog(
     config: Config = None,
     json: Json = False,
 ) -> int:
-    """Return all jobs to Slurm if the agent has shown no life for --watchdog-s.
+    """Return all jobs to the scheduler if the agent has shown no life for --watchdog-s.
 
     Needs neither the agent nor its policy. It watches until Ctrl-C; from a timer, use --once.
 
@@ -313,7 +337,7 @@ def watchdog(
     from gpuyard.serve.watchdog import look, watch
 
     chosen = located(config, state_dir)
-    signs, adapter = Signs(chosen.state_dir), slurm_adapter(chosen)
+    signs, adapter = Signs(chosen.state_dir), _adapter(chosen)
     silence_s = chosen.watchdog_s if watchdog_s is None else watchdog_s
     if once:
         return _released(look(signs, adapter, silence_s), json)
@@ -390,7 +414,7 @@ def _released(found: Any, json: bool, done: str = "") -> int:
         raise InputError(f"no job could be given back: {found.error}")
     else:
         count = len(found.outcomes) - len(refused)
-        console.print(f"{count} {'job' if count == 1 else 'jobs'} returned to Slurm ({found.why}).")
+        console.print(f"{count} {'job' if count == 1 else 'jobs'} returned to the scheduler ({found.why}).")
     for one in refused:
         print_note(f"job {one.action.job}: {one.error}")
     if done:

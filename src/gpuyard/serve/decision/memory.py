@@ -39,7 +39,9 @@ class Usage:
 
     def at(self, now_us: int, half_life_s: float) -> float:
         """What it is at a moment."""
-        faded = math.exp2(-((float(now_us - self.updated_us) / 1e6) / half_life_s))
+        # Clocks jump back, and jobs begin in the future of another clock: usage never grows by that.
+        passed_us = max(0, now_us - self.updated_us)
+        faded = math.exp2(-((float(passed_us) / 1e6) / half_life_s))
         held = float(self.gpus) * (half_life_s / _LN_2) * (1.0 - faded)
         return self.gpu_s * faded + held
 

@@ -46,7 +46,7 @@ def ask(socket_path: Path, path: str, timeout: float = 10.0) -> Any:
         answer = json.loads(response.read(_LARGEST_ANSWER))
     except (FileNotFoundError, ConnectionRefusedError):
         raise InputError(
-            f"no agent answers at {socket_path}; start one with gpuyard serve slurm, or give the "
+            f"no agent answers at {socket_path}; start one with gpuyard serve slurm or lsf, or give the "
             f"{setting('state_dir')} of the one that runs"
         ) from None
     except PermissionError:

@@ -3,76 +3,50 @@
 Every connection has a thread, one request, a bounded size and a bounded time; the agent's rounds never wait.
 """
 
+import contextlib
 import hmac
 import http.client
 import ipaddress
-import json
-import math
 import os
 import re
 import socket
 import socketserver
+import ssl
 import stat
 import threading
 import time
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import Any
+from urllib.parse import urlsplit
 
 from gpuyard.errors import InputError, setting
-from gpuyard.serve.state import ClusterState
+from gpuyard.serve.process.routes import (
+    JSON,
+    Addresses,
+    Agent,
+    AnswerError,
+    Request,
+    Routes,
+    answer_of,
+    json_bytes,
+)
 
 LARGEST_HEAD = 16_384
-"""Bytes of a request, at most."""
+"""Bytes of a request without its body, at most."""
+LARGEST_BODY = 16 << 20
+"""Bytes of a body, at most: a state with 20,000 jobs, or 1,000 nodes as Kubernetes describes them."""
+_SMALL_BODY = 1 << 20
+_LARGE_BODIES = 8
+"""Bodies of more than that which are read at one time; they bound the memory that clients can take."""
 READ_S = 5.0
 """Time that a client has to send its request, seconds."""
 WRITE_S = 20.0
 """Time that a client has to take the answer, seconds."""
-MOST_CLIENTS = 128
+MOST_CLIENTS = 256
 """Connections at one time; further ones are turned away."""
-MOST_DECISIONS = 10_000
 _LONGEST_SOCKET_PATH = 107
-_JSON = "application/json"
-_JOB = re.compile(r"/v1/jobs/([^/]{1,600})/(explain|eta)")
-
-
-class Agent(Protocol):
-    """What answers are made of. Its methods are called by many threads at once."""
-
-    def status(self) -> dict[str, Any]:
-        """How the agent does."""
-
-    def order(self) -> dict[str, Any]:
-        """The waiting jobs as the policy ranks them."""
-
-    def state(self) -> ClusterState | None:
-        """The last state; None before the first round."""
-
-    def explain(self, job: str) -> dict[str, Any]:
-        """Why a job waits. Raises a LookupError for a job that is not there."""
-
-    def eta(self, job: str) -> dict[str, Any]:
-        """When a job will start. Raises a LookupError for a job that is not there."""
-
-    def decisions(self, since: float | None, job: str | None, limit: int) -> list[dict[str, Any]]:
-        """The latest decisions since a moment, of one job or of all."""
-
-    def metrics(self) -> bytes:
-        """For Prometheus."""
-
-    def ready(self) -> tuple[bool, str]:
-        """Whether decisions are made on a fresh state, and why not."""
-
-
-class _AnswerError(Exception):
-    """A request that is answered with an error: its code, what is wrong and what to do."""
-
-    def __init__(self, code: int, error: str, do: str) -> None:
-        super().__init__(error)
-        self.code, self.error, self.do = code, error, do
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -85,10 +59,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Read the whole request first: a client that sends slowly costs a thread for ``READ_S``, no more."""
         self.connection = self.request
         self.rfile, self.wfile = BytesIO(), BytesIO()
-        self._refused: _AnswerError | None = None
+        self._refused: AnswerError | None = None
+        self._until = time.monotonic() + READ_S
+        self._unread = False
+        if self.server.tls is not None:
+            self.request.settimeout(READ_S)
+            self.connection = self.server.tls.wrap_socket(self.request, server_side=True)
         try:
-            self.rfile = BytesIO(_read_head(self.connection))
-        except _AnswerError as error:
+            self.rfile = BytesIO(_read_head(self.connection, self._until))
+        except AnswerError as error:
             self._refused = error
 
     def handle(self) -> None:
@@ -102,11 +81,11 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         try:
             self._answer(200, *self._route())
-        except _AnswerError as error:
+        except AnswerError as error:
             self._fail(error)
         except Exception as error:  # a client must learn that it failed, and the daemon must not
             kind = type(error).__name__
-            self._fail(_AnswerError(500, f"the agent could not answer ({kind})", "see the agent's log"))
+            self._fail(AnswerError(500, f"the agent could not answer ({kind})", "see the agent's log"))
         return None
 
     def finish(self) -> None:
@@ -115,59 +94,92 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.connection.settimeout(WRITE_S)
             self.connection.sendall(answer)
+            if self._unread:
+                self._drain()
         except OSError:
             pass  # the client left, or is too slow
+        if self.connection is not self.request:
+            self.connection.close()
+
+    def _drain(self) -> None:
+        """Take what the client still sends: closing before that would throw the answer away."""
+        self.connection.shutdown(socket.SHUT_WR)
+        until = time.monotonic() + 1.0
+        with contextlib.suppress(AnswerError):
+            while True:
+                _receive(self.connection, until, 1 << 20)
 
     def _route(self) -> tuple[bytes, str]:
         self._check_allowed()
-        parts = urlsplit(self.path)
-        agent = self.server.agent
-        if parts.path == "/metrics":
-            return agent.metrics(), "text/plain; version=0.0.4; charset=utf-8"
-        if parts.path == "/v1/snapshot":
-            state = agent.state()
-            if state is None:
-                raise _AnswerError(503, "no state has been observed yet", "ask again after the first round")
-            return state.json_text.encode(), _JSON
-        return _json_bytes(self._document(parts.path, parts.query)), _JSON
-
-    def _document(self, path: str, query: str) -> Any:
-        agent = self.server.agent
-        plain: dict[str, Callable[[], Any]] = {
-            "/healthz": lambda: {"alive": True},
-            "/readyz": lambda: _readiness(agent),
-            "/v1/status": agent.status,
-            "/v1/order": agent.order,
-            "/v1/decisions": lambda: {"decisions": agent.decisions(*_decision_query(query))},
-        }
-        if path in plain:
-            return plain[path]()
-        found = _JOB.fullmatch(path)
-        if found is None:
-            listed = ", ".join([*plain, "/metrics", "/v1/snapshot", "/v1/jobs/ID/explain", "/v1/jobs/ID/eta"])
-            raise _AnswerError(404, "there is nothing at this address", f"use one of {listed}")
-        job = unquote(found[1])
         try:
-            return (agent.explain if found[2] == "explain" else agent.eta)(job)
-        except LookupError:
-            raise _AnswerError(404, f"there is no job {job!r}", "give the id of a job that waits") from None
+            parts = urlsplit(self.path)
+        except ValueError:
+            raise AnswerError(400, "the address cannot be read", "send a plain path") from None
+        method = "GET" if self.command == "HEAD" else self.command
+        path = self._own_path(parts.path)
+        route = self.server.addresses.find(method, path)
+        body = self._body() if method == "POST" else b""
+        return answer_of(route, Request(method, path, parts.query, body))
+
+    def _body(self) -> bytes:
+        """What a POST brings along: JSON of a known and bounded length."""
+        self._unread = True
+        if self.headers.get("Transfer-Encoding"):
+            raise AnswerError(411, "the body's length is not known", "send Content-Length")
+        if self.headers.get_content_type() != JSON:
+            raise AnswerError(415, "the body is not JSON", "send Content-Type: application/json")
+        length = self.headers.get("Content-Length", "")
+        if not re.fullmatch(r"[0-9]{1,12}", length):
+            raise AnswerError(411, "the body's length is not known", "send Content-Length")
+        if int(length) > LARGEST_BODY:
+            raise AnswerError(413, f"the body is longer than {LARGEST_BODY} bytes", "send a shorter one")
+        if int(length) <= _SMALL_BODY:
+            return self._read_body(int(length))
+        if not self.server.large_bodies.acquire(blocking=False):
+            raise AnswerError(503, "too many long requests at once", "ask again in a second")
+        try:
+            return self._read_body(int(length))
+        finally:
+            self.server.large_bodies.release()
+
+    def _read_body(self, length: int) -> bytes:
+        body = bytearray(self.rfile.read(length))
+        while len(body) < length:
+            body += _receive(self.connection, self._until, length - len(body))
+        self._unread = False
+        return bytes(body)
+
+    def handle_expect_100(self) -> bool:
+        """Have the body sent; curl waits for that before long ones."""
+        self.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return True
 
     def _check_allowed(self) -> None:
         token = self.server.token
         if token is not None:
-            given = self.headers.get("Authorization", "")
-            if not hmac.compare_digest(given.encode("utf-8", "replace"), b"Bearer " + token.encode()):
-                raise _AnswerError(401, "the token is missing or wrong", "send Authorization: Bearer TOKEN")
-        if self.command not in ("GET", "HEAD"):
-            raise _AnswerError(
-                405, f"{self.command} is not possible", "use GET; to stop it, gpuyard serve halt"
-            )
+            given = self.headers.get("Authorization", "").encode("utf-8", "replace")
+            in_path = self.path.startswith("/token/") and self.path.split("/")[2].encode("utf-8", "replace")
+            if not hmac.compare_digest(given, b"Bearer " + token.encode()) and not (
+                in_path and hmac.compare_digest(in_path, token.encode())
+            ):
+                raise AnswerError(401, "the token is missing or wrong", "send Authorization: Bearer TOKEN")
+        if self.command not in ("GET", "HEAD", "POST"):
+            raise AnswerError(
+                405, f"{self.command} is not possible", "use GET; to stop it, gpuyard serve halt",
+                "GET, HEAD, POST",
+            )  # fmt: skip
 
-    def _fail(self, error: _AnswerError) -> None:
-        body = _json_bytes({"error": error.error, "do": error.do})
-        self._answer(error.code, body, _JSON)
+    def _own_path(self, path: str) -> str:
+        """Without the token, which callers that cannot send headers put at its beginning."""
+        if self.server.token is None or not path.startswith("/token/"):
+            return path
+        return "/" + path.removeprefix("/token/").partition("/")[2]
 
-    def _answer(self, code: int, body: bytes, kind: str) -> None:
+    def _fail(self, error: AnswerError) -> None:
+        body = json_bytes({"error": error.error, "do": error.do})
+        self._answer(error.code, body, JSON, error.allow)
+
+    def _answer(self, code: int, body: bytes, kind: str, allow: str = "") -> None:
         headers = [
             f"HTTP/1.1 {code} {http.client.responses.get(code, '')}",
             f"Content-Type: {kind}",
@@ -176,74 +188,67 @@ class _Handler(BaseHTTPRequestHandler):
             "Cache-Control: no-store",
             "X-Content-Type-Options: nosniff",
             *(["WWW-Authenticate: Bearer"] if code == 401 else []),
-            *(["Allow: GET, HEAD"] if code == 405 else []),
+            *([f"Allow: {allow}"] if allow else []),
         ]
         head = "\r\n".join([*headers, "", ""]).encode("ascii")
         self.wfile.write(head if self.command == "HEAD" else head + body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What the standard library finds wrong with a request, in our form."""
-        self._fail(_AnswerError(int(code), message or explain or "bad request", "send a plain GET request"))
+        self._fail(AnswerError(int(code), message or explain or "bad request", "send a plain request"))
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests are not logged: probes would fill the log."""
 
 
-def _read_head(connection: socket.socket) -> bytes:
-    """All bytes of a request up to the empty line."""
-    until = time.monotonic() + READ_S
+def _read_head(connection: socket.socket, until: float) -> bytes:
+    """All bytes of a request up to the empty line, and what came with them."""
     head = b""
     while b"\r\n\r\n" not in head and b"\n\n" not in head:
-        left_s = until - time.monotonic()
-        if left_s <= 0:
-            raise _AnswerError(408, "the request took too long to arrive", "send it in one piece")
-        connection.settimeout(left_s)
-        try:
-            piece = connection.recv(LARGEST_HEAD)
-        except OSError:
-            piece = b""
-        if not piece and time.monotonic() < until:
-            raise _AnswerError(400, "the request ended before its empty line", "send a plain GET request")
-        head += piece
-        if len(head) > LARGEST_HEAD:
-            raise _AnswerError(431, f"the request is longer than {LARGEST_HEAD} bytes", "send a shorter one")
+        head += _receive(connection, until, LARGEST_HEAD)
+        if len(head) > LARGEST_HEAD and b"\r\n\r\n" not in head[:LARGEST_HEAD]:
+            raise AnswerError(431, f"the request is longer than {LARGEST_HEAD} bytes", "send a shorter one")
     return head
 
 
-def _readiness(agent: Agent) -> dict[str, Any]:
-    ready, why = agent.ready()
-    if not ready:
-        raise _AnswerError(503, f"not ready: {why}", "see /v1/status")
-    return {"ready": True, "words": why}
+def _receive(connection: socket.socket, until: float, most: int) -> bytes:
+    """The next bytes of a request, as long as it has time."""
+    left_s = until - time.monotonic()
+    piece = b""
+    if left_s > 0:
+        connection.settimeout(left_s)
+        with contextlib.suppress(OSError):  # too late, or the client left
+            piece = connection.recv(min(most, 1 << 20))
+    if piece:
+        return piece
+    if time.monotonic() >= until:
+        raise AnswerError(408, "the request took too long to arrive", "send it in one piece")
+    raise AnswerError(400, "the request ended before its end was sent", "send a plain request")
 
 
-def _decision_query(query: str) -> tuple[float | None, str | None, int]:
-    try:
-        given = {name: values[-1] for name, values in parse_qs(query, max_num_fields=10).items()}
-        since = float(given["since"]) if "since" in given else None
-        limit = int(given.get("limit", "100"))
-    except ValueError:
-        raise _AnswerError(
-            400, "since or limit is not a number", "use ?since=UNIX_TIME&job=ID&limit=100"
-        ) from None
-    if (since is not None and not math.isfinite(since)) or not 1 <= limit <= MOST_DECISIONS:
-        raise _AnswerError(400, "since or limit is out of range", f"use a limit of 1 to {MOST_DECISIONS}")
-    return since, given.get("job"), limit
-
-
-def _json_bytes(document: Any) -> bytes:
-    return json.dumps(document, ensure_ascii=True, default=str).encode() + b"\n"
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
+)
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
-    request_queue_size = 128
+    request_queue_size = 256
 
-    def __init__(self, address: Any, family: int, agent: Agent, token: str | None, mode: int) -> None:
+    def __init__(
+        self,
+        address: Any,
+        family: int,
+        addresses: Addresses,
+        token: str | None,
+        mode: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.address_family = family
-        self.agent, self.token, self._mode = agent, token, mode
+        self.addresses, self.token, self._mode, self.tls = addresses, token, mode, tls
+        self.large_bodies = threading.BoundedSemaphore(_LARGE_BODIES)
         self._places = threading.BoundedSemaphore(MOST_CLIENTS)
         super().__init__(address, _Handler)
 
@@ -260,7 +265,13 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         return connection, client
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        return self._places.acquire(blocking=False)
+        """Turn clients away with an answer, as far as they take it at once."""
+        if self._places.acquire(blocking=False):
+            return True
+        with contextlib.suppress(OSError):
+            request.setblocking(False)
+            request.send(_BUSY)
+        return False
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
@@ -281,14 +292,17 @@ class HttpServer:
         listen: Also an address such as ``127.0.0.1:9200`` or ``[::1]:9200``.
         token: What clients of that address must send.
         mode: Rights of the unix socket: 0600 for its user alone, 0660 for its group too.
+        further: Addresses besides those that every agent has.
+        tls: Certificate of the TCP address; None: it speaks plain HTTP.
     """
 
     def __init__(
         self, agent: Agent, socket_path: Path, listen: str | None = None, token: str | None = None,
-        mode: int = 0o600,
+        mode: int = 0o600, further: Routes | None = None, tls: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
-        self._agent, self._path, self._mode = agent, socket_path, mode
+        self._addresses, self._path, self._mode = Addresses(agent, further), socket_path, mode
         self._listen, self._token = listen, token
+        self._tls = tls
         self._servers: list[_Server] = []
         self._inode: int | None = None
 
@@ -301,10 +315,10 @@ class HttpServer:
         address = None if self._listen is None else _tcp_address(self._listen, self._token)
         _clear_stale(self._path)
         try:
-            self._add(_Server(str(self._path), socket.AF_UNIX, self._agent, None, self._mode))
+            self._add(_Server(str(self._path), socket.AF_UNIX, self._addresses, None, self._mode))
             self._inode = self._path.stat().st_ino
             if address is not None:
-                self._add(_Server(address[1], address[0], self._agent, self._token, 0))
+                self._add(_Server(address[1], address[0], self._addresses, self._token, 0, self._tls))
         except OSError as error:
             self.close()
             raise InputError(

@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from gpuyard.serve.process.answers import Answers
 from gpuyard.serve.process.http import HttpServer
 from gpuyard.serve.process.log import Log
 from gpuyard.serve.process.metrics import Metrics
+from gpuyard.serve.process.routes import Routes
 from gpuyard.serve.process.systemd import Notifier
 from gpuyard.serve.records import RoundRecord
 from gpuyard.serve.settings import ServeSettings
@@ -73,6 +75,8 @@ class Service:
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._notifier = Notifier()
+        self.servers: list[HttpServer] = []
+        """Where it answers."""
         self._advised: tuple[list[str], list[str]] = ([], [])
 
     # --- signals
@@ -135,6 +139,9 @@ class Service:
         journal = stack.enter_context(_open_journal(settings))
         policy, fallback = find_served(settings.policy), parse_rules(settings.fallback)
         adapter = self._make_adapter(settings)
+        signs.remember(adapter.name)
+        if not self._lead(stack, adapter, signs):
+            return
         model = model_hash(settings.policy)
         metrics = Metrics(gpuyard.__version__, model)
         cluster = None if settings.cluster is None else known_cluster(settings.cluster, adapter.observe())
@@ -150,8 +157,12 @@ class Service:
         token = read_token(settings.token_file, "token_file")
         if token:
             self.log.hide(token)
-        server = HttpServer(Answers(agent, metrics, forecaster), settings.socket, settings.listen, token)
+        answers = Answers(agent, metrics, forecaster)
+        server = HttpServer(
+            answers, settings.socket, settings.listen, token, further=self._routes(agent), tls=self._tls()
+        )
         server.start()
+        self.servers = [server]
         stack.callback(server.close)
         stack.callback(gc.enable)
         metrics.set_leader(True)
@@ -166,31 +177,52 @@ class Service:
         else:
             agent.chooser.close()
 
+    @property
+    def _goes_on(self) -> bool:
+        """Whether nobody asked it to end or to read its settings again."""
+        return not self._stop.is_set() and not self._reload.is_set()
+
+    def _lead(self, stack: ExitStack, adapter: Adapter, signs: Signs) -> bool:
+        """Wait until this agent may act; False if nobody wants to wait any more."""
+        return True
+
+    def _tls(self) -> ssl.SSLContext | None:
+        """Certificate of the TCP address; None: it speaks plain HTTP."""
+        return None
+
+    def _routes(self, agent: Agent) -> Routes:
+        """Addresses besides those that every agent has."""
+        return {}
+
     def _rounds(self, agent: Agent, forecaster: Forecaster, rounds: int | None) -> None:
         done, compared = 0, False
         due = time.monotonic()
         gc.freeze()
         gc.disable()  # collections of garbage take their time between rounds, not within them
-        while not self._stop.is_set() and not self._reload.is_set():
+        while self._goes_on:
             record = agent.round()
             self._notifier.alive()
             self._advise(record)
             if record is not None and agent.last_state is not None:
                 compared = compared or self._compare(agent, agent.last_state)
-                forecaster.give(
-                    agent.last_state, record.number, dict(agent.memory.predictions_s), agent.run_times
-                )
-                self._write_predictions(agent, forecaster)
+                self._after_round(agent, forecaster)
             gc.collect(2 if done % _FULL_COLLECTION == 0 else 1)
             done += 1
             if rounds is not None and done >= rounds:
                 return
             due = max(due + self.settings.interval_s, time.monotonic())  # a late round delays no other
-            while not self._stop.is_set() and not self._reload.is_set():
+            while self._goes_on:
                 left_s = due - time.monotonic()
                 if left_s <= 0:
                     break
                 self._stop.wait(min(left_s, 0.2))
+
+    def _after_round(self, agent: Agent, forecaster: Forecaster) -> None:
+        """Let the forecaster know, and record what it found out."""
+        state, record = agent.last_state, agent.last_record
+        if state is not None and record is not None:
+            forecaster.give(state, record.number, dict(agent.memory.predictions_s), agent.run_times)
+            self._write_predictions(agent, forecaster)
 
     def _compare(self, agent: Agent, state: ClusterState) -> bool:
         """Say how the cluster differs from that of training: no reason yet not to decide."""

@@ -64,10 +64,11 @@ class Notifier:
 
 
 def shipped_files() -> dict[str, str]:
-    """Texts of what an installation needs, by name: unit files, an example of settings, the submit script."""
+    """Texts of what an installation needs, by name: unit files, an example of settings, submit scripts."""
     folders = (
         resources.files("gpuyard.serve.process") / FILES,
         resources.files("gpuyard.serve.slurm") / FILES,
+        resources.files("gpuyard.serve.lsf") / FILES,
     )
     entries = [entry for folder in folders for entry in folder.iterdir() if entry.is_file()]
     return {

@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from gpuyard.serve.adapter import MARK, Action, AdapterError, GiveBack, Outcome, Reorder, Start
+from gpuyard.serve.comments import Comment
 from gpuyard.serve.slurm.commands import Commands, write_code
-from gpuyard.serve.slurm.comments import Comment
 from gpuyard.serve.slurm.jobs import Known
 from gpuyard.serve.slurm.rest import RestFirst
 from gpuyard.serve.slurm.writes import Writer, node_list

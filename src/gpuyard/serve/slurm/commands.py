@@ -1,25 +1,15 @@
-"""Slurm's commands: argument lists, never a shell; ended when they take too long."""
+"""Slurm's commands, and what their failures mean."""
 
-import json
-import os
-import subprocess
 from collections.abc import Mapping
-from typing import Any
-
-from pydantic_core import from_json
 
 from gpuyard.serve.adapter import AdapterError
+from gpuyard.serve.commands import Runner
 
-MOST_OUTPUT_BYTES = 2_000_000_000
-"""More than this is no list of jobs: 100,000 jobs are 370 MB in Slurm 22.05."""
-
-_SHOWN_CHARACTERS = 5_000  # fifty jobs at once may each have a line
-_KEPT = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH", "HOME", "USER", "LOGNAME")
 _GONE = ("invalid job id", "already completing or completed", "already finished", "no longer pending")
 _UNREACHABLE = ("unable to contact", "connection refused", "timed out", "unexpected message", "zero bytes")
 
 
-class Commands:
+class Commands(Runner):
     """Runs squeue, sinfo, scontrol and sacct.
 
     Args:
@@ -28,74 +18,10 @@ class Commands:
     """
 
     def __init__(self, timeout_s: float = 10.0, environment: Mapping[str, str] | None = None) -> None:
-        self._timeout_s = timeout_s
-        chosen = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        # Numbers and times in one form; lists of an array's tasks are not cut off after 64 characters.
-        fixed = {"LC_ALL": "C", "TZ": "UTC", "SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "standard"}
-        self._environment = {**(chosen if environment is None else environment), **fixed}
-
-    def text(self, *command: str) -> str:
-        """What a command prints.
-
-        Raises:
-            AdapterError: if it is missing, fails or takes too long.
-        """
-        return self._run(command).decode("utf-8", errors="replace")
-
-    def json(self, *command: str) -> dict[str, Any]:
-        """The object that a command prints as JSON.
-
-        Raises:
-            AdapterError: if it is missing, fails, takes too long or prints something else.
-        """
-        raw = self._run(command)
-        if not raw.strip():
-            raise AdapterError(f"{command[0]} printed nothing where JSON was expected", "parse")
-        return parsed_object(raw, command[0])
-
-    def _run(self, command: tuple[str, ...]) -> bytes:
-        try:
-            done = subprocess.run(
-                command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=self._timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise AdapterError(f"{command[0]}: no answer within {self._timeout_s:g} s", "timeout") from None
-        except FileNotFoundError:
-            raise AdapterError(
-                f"{command[0]} was not found; install Slurm's client commands, or set PATH", "missing"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise AdapterError(f"{command[0]} cannot be run: {error}", "exit") from None
-        if done.returncode:
-            said = (done.stderr or done.stdout).decode("utf-8", errors="replace").strip()
-            said = " / ".join(said.splitlines())[:_SHOWN_CHARACTERS]
-            raise AdapterError(f"{command[0]} ended with {done.returncode}: {said or 'no words'}", "exit")
-        if len(done.stdout) > MOST_OUTPUT_BYTES:
-            raise AdapterError(f"{command[0]} printed {len(done.stdout):,} bytes", "parse")
-        return done.stdout
-
-
-def parsed_object(raw: bytes, who: str) -> dict[str, Any]:
-    """An object of JSON, also with names that are no UTF-8.
-
-    Raises:
-        AdapterError: for anything else.
-    """
-    try:
-        found = from_json(raw)  # twice as fast as the standard library
-    except ValueError:
-        try:
-            found = json.loads(raw.decode("utf-8", errors="replace"))
-        except (ValueError, RecursionError) as error:
-            raise AdapterError(f"{who} gave no whole JSON: {str(error)[:120]}", "parse") from None
-    if not isinstance(found, dict):
-        raise AdapterError(f"{who} gave JSON that is no object", "parse")
-    return found
+        # Lists of an array's tasks are not cut off after 64 characters.
+        fixed = {"SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "standard"}
+        install = "install Slurm's client commands, or set PATH"
+        super().__init__(timeout_s, environment, ("SLURM_CONF",), fixed, install)
 
 
 def write_code(error: AdapterError) -> str:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuyard.serve.adapter import AdapterError
+from gpuyard.serve.comments import Comment
 from gpuyard.serve.slurm.allocations import gpu_types_of, is_exclusive, shares_of
-from gpuyard.serve.slurm.comments import Comment
 from gpuyard.serve.slurm.requests import Asked, Place, UnclearError, asked
 from gpuyard.serve.slurm.site import PartitionRules, Site
 from gpuyard.serve.slurm.values import Record, moment, number, text, whole, words

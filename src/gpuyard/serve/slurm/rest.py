@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gpuyard.serve.adapter import AdapterError
-from gpuyard.serve.slurm.commands import parsed_object, write_code
+from gpuyard.serve.commands import parsed_object
+from gpuyard.serve.slurm.commands import write_code
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(46, 36, -1))
 """Versions of the interface that are tried, the newest first."""

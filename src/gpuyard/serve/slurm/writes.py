@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gpuyard.cluster.hostlists import compressed_nodes
 from gpuyard.serve.adapter import HELD_MARK, MARK, AdapterError
+from gpuyard.serve.comments import Comment
 from gpuyard.serve.slurm.commands import Commands
-from gpuyard.serve.slurm.comments import Comment
 from gpuyard.serve.slurm.jobs import Known
 
 _AT_ONCE = 50

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.serve.slurm.comments import Comment
+from gpuyard.serve.comments import Comment
 
 
 def test_words_of_a_site_stay() -> None:
