@@ -150,9 +150,13 @@ class Service:
         token = read_token(settings.token_file, "token_file")
         if token:
             self.log.hide(token)
-        server = HttpServer(Answers(agent, metrics, forecaster), settings.socket, settings.listen, token)
+        answers = Answers(agent, metrics, forecaster)
+        server = HttpServer(answers, settings.socket, settings.listen, token)
         server.start()
         stack.callback(server.close)
+        door = getattr(adapter, "door", None)  # where the scheduler itself asks, if it has such a thing
+        if door is not None:
+            stack.enter_context(door(answers.select_host))
         stack.callback(gc.enable)
         metrics.set_leader(True)
         self.log.info("serving", policy=policy.name, mode=settings.mode, control=settings.control)
