@@ -13,6 +13,8 @@ from gpuyard.serve.signs import Signs
 from live.served import COMMAND
 
 DOUBLE = Path(__file__).with_name("lsf_double.py")
+SILENCE_S = 20.0
+"""After which the watchdog returns jobs. A round writes dozens of commands, slow ones on a busy machine."""
 Process = subprocess.Popen[bytes]
 
 
@@ -33,8 +35,8 @@ class Town:
         self.config, self.log = place / "serve.toml", place / "agent.log"
         self.config.write_text(
             f'state_dir = "{place / "state"}"\nscheduler = "lsf"\nmode = "active"\ncontrol = "{control}"\n'
-            'policy = "sjf+easy"\ninterval_s = 0.2\nwatchdog_s = 5.0\ndeadline_ms = 5000\n'
-            "command_timeout_s = 20.0\n"
+            f'policy = "sjf+easy"\ninterval_s = 0.2\nwatchdog_s = {SILENCE_S}\nmax_starts = 12\n'
+            "deadline_ms = 5000\ncommand_timeout_s = 20.0\n"
         )
         self.signs = Signs(place / "state")
         self.processes: dict[str, Process] = {}
@@ -73,6 +75,11 @@ class Town:
             with contextlib.suppress(OSError):
                 self.kill(name)
 
+    def serves(self) -> bool:
+        """Whether an agent has lately made a good round."""
+        silence_s = self.signs.silence_s()
+        return silence_s is not None and silence_s < 3.0
+
     def stop_agent(self) -> int:
         """As systemd does, once it serves; its exit code."""
         for name in ("daemon", "agent"):
@@ -90,7 +97,7 @@ class Town:
     def submit(self, count: int) -> None:
         """Some jobs, as they come: held with ``start`` control, as long as the agent shows life."""
         silence_s = self.signs.silence_s()
-        held = self.control == "start" and silence_s is not None and silence_s < 5.0
+        held = self.control == "start" and silence_s is not None and silence_s < 0.75 * SILENCE_S
         for _ in range(count):
             gpus = self.draw.choice((0, 1, 1, 2, 4, 8))
             gang = gpus == 8 and self.draw.random() < 0.5
@@ -112,6 +119,11 @@ class Town:
     def run(self, jobs: int, kill_every_s: float, most_s: float) -> None:
         """Submit jobs in bursts and kill at random until all have ended.
 
+        Args:
+            jobs: How many.
+            kill_every_s: Time from a good round after a kill to the next kill, about.
+            most_s: How long all may take.
+
         Raises:
             AssertionError: if some have not after so long.
         """
@@ -122,18 +134,20 @@ class Town:
         while self.signs.silence_s() is None:
             assert time.monotonic() < end, self.said()
             time.sleep(0.1)
-        next_kill = time.monotonic() + kill_every_s
+        next_kill = None
         while submitted < jobs or self.left():
             assert time.monotonic() < end, f"{self.left()} jobs are left: {self.said()}"
             for name in ("daemon", "agent", "watchdog"):
                 self.begin(name)
-            if submitted < jobs and self.left() < 150:
-                burst = min(jobs - submitted, self.draw.randint(5, 40))
+            if submitted < jobs and self.left() < 60:
+                burst = min(jobs - submitted, self.draw.randint(5, 20))
                 self.submit(burst)
                 submitted += burst
-            if time.monotonic() > next_kill:
-                self.kill(self.draw.choice(("agent", "daemon")))
+            if next_kill is None and self.serves():
                 next_kill = time.monotonic() + kill_every_s * self.draw.uniform(0.5, 1.5)
+            if next_kill is not None and time.monotonic() > next_kill:
+                self.kill(self.draw.choice(("agent", "daemon")))
+                next_kill = None
             time.sleep(0.2)
 
     def said(self) -> str:

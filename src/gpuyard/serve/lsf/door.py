@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -61,6 +62,8 @@ class Door:
                 f"cannot listen on {self._path}: {error.strerror or error}; choose another "
                 f"{setting('state_dir')} with a short path"
             ) from None
+        # Python lets a thread compute for 5 ms before another one gets its turn: an answer has several turns.
+        sys.setswitchinterval(0.0005)
         self._thread.start()
         return self
 
