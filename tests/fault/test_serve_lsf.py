@@ -26,8 +26,8 @@ def decided(place: Path, control: str) -> int:
     return len({row.job for row in rows if row.action == kind and not row.rule and not row.error})
 
 
-def through(place: Path, control: str, jobs: int, kill_every_s: float, most_s: float, seed: int = 1) -> Town:
-    town = Town(place, control, seed)
+def through(place: Path, control: str, jobs: int, kill_every_s: float, most_s: float, hosts: int = 4) -> Town:
+    town = Town(place, control, 1, hosts)
     try:
         town.run(jobs, kill_every_s, most_s)
         assert town.stop_agent() == 0, town.said()
@@ -39,8 +39,8 @@ def through(place: Path, control: str, jobs: int, kill_every_s: float, most_s: f
 
 @pytest.mark.parametrize("control", ["start", "order"])
 def test_a_few_jobs_go_through_an_agent_that_is_killed(place: Path, control: str) -> None:
-    town = through(place, control, 20, 4.0, 120.0)
-    assert decided(place, control) >= 5, town.said()
+    town = through(place, control, 20, 4.0, 120.0, hosts=1)
+    assert decided(place, control) >= 1, town.said()
 
 
 @pytest.mark.slow
