@@ -39,7 +39,7 @@ def through(place: Path, control: str, jobs: int, kill_every_s: float, most_s: f
 
 @pytest.mark.parametrize("control", ["start", "order"])
 def test_a_few_jobs_go_through_an_agent_that_is_killed(place: Path, control: str) -> None:
-    town = through(place, control, 20, 4.0, 120.0, hosts=1)
+    town = through(place, control, 20, 4.0, 120.0, hosts=2)
     assert decided(place, control) >= 1, town.said()
 
 
