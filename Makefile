@@ -11,7 +11,20 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 
 TRACES ?=
 
-.PHONY: setup demo test test-slow lint format docs bench results results-check fidelity live live-soak sanitize clean
+# LSF's external scheduler plugin. LSF_INCLUDE is where LSF's lssched.h is; without it the plugin is compiled
+# against our own header, which shows that it compiles, and is not to be loaded into LSF.
+LSF_INCLUDE ?= integrations/lsf/stub
+LSF_SOCKET ?= /var/lib/gpuyard/lsf.socket
+LSF_FLAGS := -std=c11 -O2 -g -Wall -Wextra -Wpedantic -fPIC
+PLUGIN := build/lsf/schmod_gpuyard.so
+lsf-plugin: $(PLUGIN)
+$(PLUGIN): $(wildcard integrations/lsf/*.c integrations/lsf/*.h integrations/lsf/stub/*.h)
+	@mkdir -p $(@D)
+	@$(CC) $(LSF_FLAGS) -shared -I$(LSF_INCLUDE) -Iintegrations/lsf -DGPUYARD_SOCKET='"$(LSF_SOCKET)"' \
+	  $(filter %.c,$^) -o $@
+	@echo "$@ is built with $(LSF_INCLUDE)/lssched.h"
+
+.PHONY: lsf-plugin setup demo test test-slow lint format docs bench results results-check fidelity live live-soak sanitize clean
 
 setup: $(VENV)/built
 

@@ -8,6 +8,7 @@ from gpuyard.errors import InputError
 from gpuyard.serve.adapter import Action, AdapterError, Outcome
 from gpuyard.serve.lsf.actions import Actions
 from gpuyard.serve.lsf.commands import Commands
+from gpuyard.serve.lsf.door import SOCKET, Choose, Door
 from gpuyard.serve.lsf.hosts import HOST_FIELDS, Site, gpus_in_use, read_nodes, read_site
 from gpuyard.serve.lsf.jobs import FIELDS, JobList, Known, read_jobs
 from gpuyard.serve.settings import ServeSettings
@@ -30,8 +31,10 @@ class LsfAdapter:
     def __init__(self, settings: ServeSettings, commands: Commands | None = None) -> None:
         self._commands = commands or Commands(settings.command_timeout_s)
         self._actions = Actions(self._commands, settings.lsf_start == "brun")
+        self._socket = settings.state_dir / SOCKET
         self._site: tuple[float, Site] | None = None
         self._known: dict[str, Known] = {}
+        self._keys: dict[str, str] = {}
         self._before: set[str] = set()
         self._down_before: set[str] | None = None
 
@@ -53,6 +56,7 @@ class LsfAdapter:
         nodes = read_nodes(hosts, used, site)
         listed = read_jobs(records, nodes, site, now_s)
         self._known = listed.known
+        self._keys = {key: job for job, one in listed.known.items() if (key := one.key)}
         nodes = _without_crowds(nodes, listed)
         names = {node.name for node in nodes}
         state = ClusterState(
@@ -90,6 +94,16 @@ class LsfAdapter:
         down = {node.name for node in nodes if node.closed}
         before, self._down_before = self._down_before, down
         return before is not None and before != down
+
+    def door(self, choose: Choose) -> Door:
+        """Where LSF's scheduler plugin asks; it names jobs by the keys in their descriptions.
+
+        Args:
+            choose: Chooses by the id of a job.
+        """
+        return Door(
+            self._socket, lambda key, hosts: choose(self._keys[key], hosts) if key in self._keys else ()
+        )
 
     # --- acting
 

@@ -28,6 +28,7 @@ _UNSUPPORTED = {
     "RSVID": "reservation",
     "SERVICE_CLASS": "service class",
 }
+_KEY = re.compile(r"(?:^|[;\s])gpuyard-key:([A-Za-z0-9_.-]{1,64})(?=$|[;\s])")
 _GPU_SHARED = re.compile(r"mode=shared", re.IGNORECASE)
 
 
@@ -52,6 +53,12 @@ class Known:
     held: Holder = ""
     waits: bool = True
     priority: int = 0
+
+    @property
+    def key(self) -> str:
+        """By which LSF's scheduler plugin asks for it; empty if it has none."""
+        found = _KEY.search(self.comment)
+        return found[1] if found and self.waits else ""
 
     @property
     def pinned(self) -> bool:

@@ -1,10 +1,12 @@
 """What the agent says when it is asked: over its socket, and so on the command line."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from gpuyard.serve.decision.guard import in_scope
+from gpuyard.serve.decision.select_host import select_host
 from gpuyard.serve.journal import Journal
 from gpuyard.serve.process.agent import HALTED, Agent
 from gpuyard.serve.process.metrics import Metrics
@@ -143,6 +145,14 @@ class Answers:
         if self.agent.errors:
             return False, self.agent.errors[0]
         return True, ""
+
+    def select_host(self, job: str, candidates: Sequence[str]) -> tuple[str, ...]:
+        """The nodes that a job should get of its candidates; none: the scheduler's own choice."""
+        agent = self.agent
+        state, record = agent.last_state, agent.last_record
+        if state is None or record is None or agent.signs.halted or not self.ready()[0]:
+            return ()
+        return select_host(job, candidates, state, record, agent.settings)
 
     def _acts_on(self, job: Job) -> bool:
         """Whether a waiting job is one that the agent acts on now."""

@@ -164,6 +164,9 @@ class Service:
         server.start()
         self.servers = [server]
         stack.callback(server.close)
+        door = getattr(adapter, "door", None)  # where the scheduler itself asks, if it has such a thing
+        if door is not None:
+            stack.enter_context(door(answers.select_host))
         stack.callback(gc.enable)
         metrics.set_leader(True)
         self.log.info("serving", policy=policy.name, mode=settings.mode, control=settings.control)
