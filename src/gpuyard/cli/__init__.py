@@ -29,7 +29,7 @@ VERBS = {
         "Find the policy that reproduces a log's recorded waits, and say how closely.",
     ),
     "report": ("report:report", "Show which policy is best, by how much and how sure, on one HTML page."),
-    "dashboard": ("browser.dashboard:dashboard", "Watch runs, results and live agents in a browser."),
+    "dashboard": ("browser.dashboard:dashboard", "Show training runs, results and live agents in a browser."),
     "explain": ("policies:explain", "Say why a job of a simulated schedule started when and where it did."),
     "policies": ("policies:policies_app", "List every order, backfill and placement."),
     "serve": (

@@ -10,6 +10,7 @@ import pytest
 
 from gpuyard.dashboard.feeds import TROUBLE, Feeds, event_bytes
 from gpuyard.errors import InputError
+from support.coroutines import run_alone
 
 EVERY_S = 0.005
 
@@ -83,7 +84,7 @@ def test_fifty_browsers_cost_one_watcher_and_get_the_same_bytes() -> None:
         await asyncio.sleep(10 * EVERY_S)
         assert source.looks <= looks + 1
 
-    asyncio.run(run())
+    run_alone(run())
     assert source.closed == 1
 
 
@@ -98,7 +99,7 @@ def test_a_late_browser_is_told_the_latest_of_everything() -> None:
         told = await take(second, "other", "x")
         assert ("number", 1) in told
 
-    asyncio.run(run())
+    run_alone(run())
 
 
 def test_a_slow_browser_gets_the_latest_only() -> None:
@@ -113,7 +114,7 @@ def test_a_slow_browser_gets_the_latest_only() -> None:
         told = await take(slow, "number", 8)
         assert [value for name, value in told if name == "number"] == [8]
 
-    asyncio.run(run())
+    run_alone(run())
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -132,7 +133,7 @@ def test_trouble_is_told_and_passes(capfd: pytest.CaptureFixture[str]) -> None:
             source.raises = None
             await take(stream, TROUBLE, "")
 
-    asyncio.run(run())
+    run_alone(run())
     assert "KeyError" in capfd.readouterr().err  # what nobody expected is not swallowed
 
 
@@ -147,7 +148,7 @@ def test_closing_ends_all_streams_at_once() -> None:
             assert [event async for event in stream] in ([], [b""])
         assert time.monotonic() - began < 1
 
-    asyncio.run(run())
+    run_alone(run())
 
 
 def test_nothing_in_data_can_end_an_event() -> None:

@@ -20,6 +20,7 @@ from gpuyard.dashboard.training.charts import settings_chart, training_chart_lis
 from gpuyard.dashboard.training.control import trainer
 from gpuyard.dashboard.training.followed import FollowedRun
 from gpuyard.runs.progress import ProgressWriter, is_being_written
+from support.coroutines import run_alone
 from support.sample_runs import sample_records, write_run
 from support.training_runs import tiny_config
 from unit.dashboard.conftest import ORIGIN, Visit, page_data
@@ -122,7 +123,7 @@ def test_the_stream_follows_a_run_and_outlives_it(tmp_path: Path) -> None:
         shutil.rmtree(run)
         await take(stream, "trouble", f"{run}: is not there any more")
 
-    asyncio.run(follow())
+    run_alone(follow())
 
 
 async def next_event(stream: Any, name: str) -> Any:

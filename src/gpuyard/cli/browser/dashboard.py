@@ -33,7 +33,7 @@ def dashboard(
     open: Annotated[bool, Parameter(negative="--no-open", help="Open the browser.")] = True,
     json: Json = False,
 ) -> None:
-    """Show training runs, results and live agents in a browser, as they change. Ctrl-C ends it.
+    """Show training runs, results and live agents in a browser. Pages follow what changes; Ctrl-C ends it.
 
     Everything below the given directories is found; nothing is asked of other machines.
 
