@@ -1,4 +1,4 @@
-"""Coroutines in tests whose process drives browsers, too: Playwright keeps a loop running in the main thread."""
+"""Coroutines in tests whose process drives browsers: Playwright keeps a loop running in the main thread."""
 
 import asyncio
 from collections.abc import Coroutine
