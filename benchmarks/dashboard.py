@@ -8,8 +8,6 @@ the server's processor time is read from /proc. A replay of a million jobs is in
 import http.client
 import json
 import math
-import os
-import signal
 import socket
 import subprocess
 import sys
@@ -17,12 +15,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from gpuyard.registry import register
 from harness import BenchResult, measure_apart
+from served import asked, memory_mib, processor_s, served
 
 ROUNDS = 3
 RUNS, UPDATES, HEURISTICS = 500, 150, 12
@@ -37,7 +34,6 @@ REPLAY = (
     ("rss_mib", "memory", "MiB", 1000.0),
 )
 """Figure, what it is, unit, limit."""
-GPUYARD = (sys.executable, "-c", "import sys; from gpuyard.cli import main; sys.exit(main())")
 
 
 @register("benchmark", "dashboard")
@@ -119,23 +115,6 @@ def validation(number: int) -> dict[str, object]:
     return {"event": "validation", **known, "values": values}
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """A dashboard over a folder: its process, its address and its token."""
-    command = [*GPUYARD, "dashboard", str(folder), "--no-open", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        text = ""
-        while not text.endswith("}\n"):
-            text += process.stdout.readline()
-        url = urlsplit(json.loads(text)["url"])
-        yield process, url.netloc, url.query.removeprefix("token=")
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait()
-
-
 def start_s(folder: Path) -> float:
     began = time.perf_counter()
     with served(folder) as (_, address, token):
@@ -155,19 +134,6 @@ def plain_start_s(folder: Path) -> float:
     finally:
         process.kill()
         process.wait()
-
-
-def asked(address: str, token: str, path: str) -> http.client.HTTPResponse:
-    """The beginning of an answer; asked again until somebody listens."""
-    while True:
-        connection = http.client.HTTPConnection(address, timeout=30)
-        try:
-            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
-            answer = connection.getresponse()
-            assert answer.status == 200, answer.status
-            return answer
-        except ConnectionRefusedError:
-            time.sleep(0.005)
 
 
 def page_s(address: str, token: str, path: str) -> float:
@@ -206,16 +172,6 @@ def drain(stream: http.client.HTTPResponse, over: threading.Event, seen: list[in
     with stream:
         while not over.is_set() and (line := stream.readline()):
             seen[place] += line == b"event: charts\n"
-
-
-def processor_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory_mib(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))) / 1024
 
 
 if __name__ == "__main__":

@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 import numpy as np
 import polars as pl
 
-from dashboard import asked, memory_mib, processor_s, served
 from gpuyard.cluster.model import parse_cluster
 from gpuyard.config import SimulationConfig
 from gpuyard.evaluate.replay import replay_comparison, run_policies
 from gpuyard.workload import make_workload
+from served import asked, memory_mib, processor_s, served
 
 JOBS, NODES, LOAD = 1_000_000, 1_000, 0.93
 POLICIES = ("fifo+easy", "sjf+easy")

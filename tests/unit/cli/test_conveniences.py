@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,10 @@ def test_beginning_with_what_was_recorded_is_offered_by_evaluate_alone(run: Run,
     assert "--start " not in run(verb, "--help-all")[1]
     code, _, err = run(verb, "demo", "--start", "recorded")
     assert (code, "--start" in err) == (2, True)
+
+
+def test_all_benchmarks_load_beside_one_another() -> None:
+    code = "import sys; from gpuyard.cli import main; sys.exit(main(['bench', 'nonsense']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr[:36]) == (2, "error: unknown benchmark 'nonsense';"), done.stderr
+    assert {"simulate", "serve", "dashboard"} <= set(re.findall(r"[\w-]+", done.stderr))
